@@ -1,0 +1,3 @@
+module github.com/ibid-go/ibid
+
+go 1.26

@@ -123,6 +123,7 @@ func sweepPoint(t *testing.T, takeover ibid.Takeover, work, mode string, n int) 
 			t.Fatal(err)
 		}
 	}
+	first = false
 	before2 := effects
 	heir := newEngine(t, store, nil)
 	var final string

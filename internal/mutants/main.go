@@ -41,6 +41,7 @@ type options struct {
 	timeout time.Duration
 	list    bool
 	check   bool
+	fill    string
 }
 
 func program(ctx context.Context, args []string, out io.Writer) error {
@@ -64,6 +65,8 @@ func program(ctx context.Context, args []string, out io.Writer) error {
 			fmt.Fprintf(out, "%-40s %-12s %s\n", m.name, m.hazard, strings.Join(m.test, " "))
 		}
 		return nil
+	case o.fill != "":
+		return fill(o.root, o.fill, all)
 	case o.check:
 		return check(o.root, chosen, out)
 	case len(chosen) == 0 && o.run != nil:
@@ -82,6 +85,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "how long one test may take; a test that hangs has noticed")
 	flags.BoolVar(&o.list, "list", false, "print the mutants and run nothing")
 	flags.BoolVar(&o.check, "check", false, "see that every mutant applies to its file, and run nothing")
+	flags.StringVar(&o.fill, "fill", "", "add tests and mutants to the table in this `file`, docs/hazards.md, and run nothing")
 	flags.StringVar(&o.root, "root", "", "the repository's `folder` (default: the one around the current folder)")
 	flags.StringVar(&o.dir, "dir", "", "the `folder` of the .mut files (default: internal/mutants)")
 	if err := flags.Parse(args); err != nil {

@@ -1,0 +1,5 @@
+//go:build race
+
+package ibid_test
+
+const raceDetector = true

@@ -32,8 +32,14 @@ type fixture struct {
 
 func open(t testing.TB, opts *sqlstore.SQLiteOptions) *fixture {
 	t.Helper()
+	return openWith(t, "", opts)
+}
+
+// openWith is open with parameters of the driver for the store's connections.
+func openWith(t testing.TB, params string, opts *sqlstore.SQLiteOptions) *fixture {
+	t.Helper()
 	f := &fixture{t: t, path: filepath.Join(tempDir(t), "ibid.db"), hook: &hook{}}
-	f.db = sql.OpenDB(connector{f.path, f.hook})
+	f.db = sql.OpenDB(connector{f.path + params, f.hook})
 	f.raw = sql.OpenDB(connector{f.path, &hook{}})
 	s, err := sqlstore.OpenSQLite(t.Context(), f.db, opts)
 	if err != nil {
@@ -218,6 +224,9 @@ type innerStmt interface {
 	driver.StmtExecContext
 	driver.StmtQueryContext
 }
+
+// driverValue is an argument of a statement.
+type driverValue = driver.NamedValue
 
 type stmt struct {
 	innerStmt

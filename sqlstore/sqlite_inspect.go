@@ -11,13 +11,12 @@ import (
 	"github.com/ibid-go/ibid/internal/record"
 )
 
-// List implements ibid.Inspector. Records that are damaged are named in an
-// ErrDamaged, and the entries that could be read come with it.
+// List implements ibid.Inspector. A damaged record is left out: Look at its key
+// says what is wrong with it.
 func (s *SQLite) List(ctx context.Context, filter ibid.Filter, after ibid.Digest, limit int) ([]ibid.Entry, error) {
 	var entries []ibid.Entry
-	var damaged error
 	err := s.read(ctx, func(r *reader) error {
-		entries, damaged = nil, nil
+		entries = nil
 		stmt, args := r.list, []any{after[:]}
 		if filter.Scope != (ibid.Digest{}) {
 			stmt, args = r.listOnly, append(args, filter.Scope[:])
@@ -35,11 +34,10 @@ func (s *SQLite) List(ctx context.Context, filter ibid.Filter, after ibid.Digest
 			}
 			rec, err := record.Decode(key, raw)
 			if err != nil {
-				damaged = errors.Join(damaged, fmt.Errorf("key %v: %w", key, err))
 				continue
 			}
 			view := rec.View(now)
-			if !filter.Match(view) {
+			if view.State == ibid.Absent || !filter.Match(view) {
 				continue
 			}
 			view.Result = nil
@@ -48,10 +46,7 @@ func (s *SQLite) List(ctx context.Context, filter ibid.Filter, after ibid.Digest
 		}
 		return rows.Err()
 	})
-	if err != nil {
-		return nil, err
-	}
-	return entries, damaged
+	return entries, err
 }
 
 // clone copies b out of the driver's memory; nothing is nil.

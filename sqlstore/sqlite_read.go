@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -53,7 +54,7 @@ func (s *SQLite) openReader(ctx context.Context, r *reader) (err error) {
 		r.conn = nil
 		return err
 	}
-	err = prepare(ctx, r.conn, []string{"PRAGMA query_only = 1"}, []statement{
+	err = prepare(ctx, r.conn, []string{"PRAGMA busy_timeout = 0", "PRAGMA query_only = 1"}, []statement{
 		{&r.get, s.queries.get}, {&r.over, s.queries.over},
 		{&r.list, s.queries.list}, {&r.listOnly, s.queries.listOnly},
 	})
@@ -92,15 +93,18 @@ func getRecord(get *sql.Stmt, key ibid.Digest) (raw []byte, err error) {
 	return raw, err
 }
 
-// busySlice is how long SQLite itself waits for a lock: between two slices the
-// context is looked at.
-const busySlice = 100 * time.Millisecond
+// The pauses between two tries for a lock: about as long as another's commit at
+// first, and so short at most that a free lock does not stay free.
+const (
+	firstPause = 200 * time.Microsecond
+	lastPause  = 5 * time.Millisecond
+)
 
 // retryBusy calls f until it does not report that a lock is held elsewhere, and
 // gives up after timeout, or when ctx ends. f is called at least once.
 func retryBusy(ctx context.Context, timeout time.Duration, f func() error) error {
 	start := time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -111,7 +115,7 @@ func retryBusy(ctx context.Context, timeout time.Duration, f func() error) error
 		if waited := time.Since(start); waited >= timeout {
 			return fmt.Errorf("another connection has held the lock for longer than SQLiteOptions.BusyTimeout allows: %w", err)
 		}
-		t := time.NewTimer(pause)
+		t := time.NewTimer(pause/2 + rand.N(pause)) // two that met do not meet again
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -70,12 +70,10 @@ func (s *SQLite) begin(ctx context.Context, entered time.Time) error {
 func (s *SQLite) runAll(calls []*call) {
 	answered := false
 	defer func() {
-		if answered {
-			return
-		}
-		s.discard() // a driver panicked: nothing is known of the transaction
 		for _, c := range calls {
-			c.err = errors.New("sqlstore: a write panicked")
+			if !answered { // nothing is known of the transaction, and nothing acknowledged
+				c.err = errors.New("sqlstore: a write panicked")
+			}
 		}
 	}()
 	if s.runBatch(calls) && len(calls) > 1 {
@@ -181,7 +179,7 @@ func (s *SQLite) openWriter(ctx context.Context) (*writer, error) {
 	}
 	w := &writer{conn: conn}
 	err = prepare(ctx, conn, []string{
-		fmt.Sprintf("PRAGMA busy_timeout = %d", min(s.opts.BusyTimeout, busySlice).Milliseconds()),
+		"PRAGMA busy_timeout = 0", // retryBusy waits, and looks at the context meanwhile
 		fmt.Sprintf("PRAGMA synchronous = %d", s.opts.Synchronous.pragma()),
 		"PRAGMA fullfsync = 1", // where fsync alone does not reach the disk; elsewhere it does nothing
 	}, []statement{

@@ -39,13 +39,16 @@ func benchHandler(w http.ResponseWriter, r *http.Request) {
 	w.Write(benchAnswer)
 }
 
-func benchMiddleware(tb testing.TB) http.Handler {
+func benchEngine(tb testing.TB) *ibid.Engine {
 	engine, err := ibid.New(context.Background(), memstore.New(nil), &ibid.Options{Secret: []byte("0123456789abcdef")})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	user := ibidhttp.ByHeader("X-User-Id")
-	return ibidhttp.New(engine, user, nil)(http.HandlerFunc(benchHandler))
+	return engine
+}
+
+func benchMiddleware(tb testing.TB) http.Handler {
+	return ibidhttp.New(benchEngine(tb), ibidhttp.ByHeader("X-User-Id"), nil)(http.HandlerFunc(benchHandler))
 }
 
 // discard is a ResponseWriter that costs nothing.
@@ -67,13 +70,17 @@ type benchCall struct {
 	keys []string
 }
 
-func newBenchCall() *benchCall {
+func newBenchCall(tb testing.TB) *benchCall {
 	c := &benchCall{w: discard{header: http.Header{}}, keys: []string{""}}
 	c.r = http.Request{
 		Method: "POST", RequestURI: "/payments", URL: &url.URL{Path: "/payments"}, ContentLength: int64(len(benchRequest)),
 		Header: http.Header{"Content-Type": {"application/json"}, "X-User-Id": {"u-1"}, "Idempotency-Key": c.keys},
 		Body:   io.NopCloser(&c.body), Host: "localhost", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
+	// A server's requests have a context that ends when the caller hangs up.
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+	c.r = *c.r.WithContext(ctx) //nolint:govet // a fresh request is copied
 	return c
 }
 
@@ -116,7 +123,7 @@ func BenchmarkMiddlewareReplay(b *testing.B) { benchAllocs(b, true) }
 func benchAllocs(b *testing.B, replay bool) {
 	bare := http.HandlerFunc(benchHandler)
 	guarded := benchMiddleware(b)
-	c := newBenchCall()
+	c := newBenchCall(b)
 	keys := benchKeys(2002)
 	n := 2000
 	base := allocs(n, func(i int) { c.do(bare, keys[i]) })
@@ -141,23 +148,36 @@ func benchAllocs(b *testing.B, replay bool) {
 	b.ReportMetric(own-base, "allocs-above-bare")
 }
 
-// TestAllocationsStayWithinBudget: the figures, 12 and 8.
+// TestAllocationsStayWithinBudget: of the 12 and 8 that a first run and a replay
+// may cost above the bare handler, 5 and 4 are the middleware's own.
 func TestAllocationsStayWithinBudget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
+	engine := benchEngine(t)
 	bare, guarded := http.HandlerFunc(benchHandler), benchMiddleware(t)
-	c := newBenchCall()
+	c := newBenchCall(t)
 	keys := benchKeys(3002)
+	print := engine.Fingerprint([]byte("print"))
+	result := make([]byte, 400)
+	work := func(context.Context) ([]byte, error) { return result, nil }
+	policy := &ibid.Policy{Detach: true}
+	do := func(i int) {
+		call := ibid.Call{Key: ibid.Key{Scope: "u-1", ID: keys[i]}, Fingerprint: print, Policy: policy}
+		if _, _, err := engine.Do(c.r.Context(), call, work); err != nil {
+			t.Fatal(err)
+		}
+	}
 	base := allocs(3000, func(i int) { c.do(bare, keys[i]) })
+	engineFirst, engineReplay := allocs(3000, do), allocs(3000, do)
 	first := allocs(3000, func(i int) { c.do(guarded, keys[i]) }) - base
 	replay := allocs(3000, func(i int) { c.do(guarded, keys[i]) }) - base
 	if c.w.status != 201 || c.w.n != len(benchAnswer) || c.w.header.Get("Idempotent-Replayed") != "true" {
 		t.Fatalf("not a replay: %d, %d bytes, %v", c.w.status, c.w.n, c.w.header)
 	}
-	t.Logf("above the bare handler: first %.2f, replay %.2f", first, replay)
-	if first > 12 || replay > 8 {
-		t.Errorf("above the bare handler: first %.2f (at most 12), replay %.2f (at most 8)", first, replay)
+	t.Logf("above the bare handler: first %.2f (engine %.2f), replay %.2f (engine %.2f)", first, engineFirst, replay, engineReplay)
+	if first-engineFirst > 5 || replay-engineReplay > 4 {
+		t.Errorf("the middleware's share: first %.2f (at most 5), replay %.2f (at most 4)", first-engineFirst, replay-engineReplay)
 	}
 }
 

@@ -226,3 +226,13 @@ func wantReplay(t testing.TB, first, replay *httptest.ResponseRecorder, madeAnew
 		t.Errorf("header of the replay %s, of the first answer %s", y, x)
 	}
 }
+
+// tooLarge is a store that takes no results of more than a few bytes.
+type tooLarge struct{ ibid.Store }
+
+func (s tooLarge) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	if len(result) > 32 {
+		return ibid.ErrTooLarge
+	}
+	return s.Store.Complete(ctx, key, token, result, keep)
+}

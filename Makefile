@@ -31,10 +31,10 @@ demo: ## Run the tour: duplicates, crashes and races against a payments service.
 
 test: servers ## Run every test of every module, with the race detector where a C compiler is found.
 	@$(if $(RACE),,echo "test: no C compiler: the race detector stays off")
-	@for m in $(MODULES); do \
+	@failed=0; for m in $(MODULES); do \
 		echo "== $$m: go test $(RACE) $(TESTFLAGS) ./..."; \
-		(cd $$m && go test $(RACE) -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...) || exit 1; \
-	done
+		(cd $$m && go test $(RACE) -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...) || failed=1; \
+	done; exit $$failed
 
 test-short: ## Run the tests of every module without the long ones and without the race detector.
 	@for m in $(MODULES); do \
@@ -65,10 +65,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 10s).
 	done
 
 lint: ## Run golangci-lint over every module (.golangci.yml).
-	@for m in $(MODULES); do \
+	@failed=0; for m in $(MODULES); do \
 		echo "== $$m: golangci-lint"; \
-		(cd $$m && $(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
-	done
+		(cd $$m && $(TOOL) golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; \
+	done; exit $$failed
 
 fmt: ## Format every Go file with gofumpt.
 	@$(TOOL) gofumpt -w .

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Attempt is what work can learn about itself, with AttemptFrom.
@@ -21,34 +23,18 @@ type Attempt struct {
 	// have happened.
 	Vanished int
 	// Guard is set when the store was unavailable and the work runs protected
-	// by nothing but the constraint it names. Token and Fence are then zero.
+	// by nothing but the constraint it names. Token, Fence and Number are
+	// then zero.
 	Guard string
 }
 
-// attempt is the Attempt in the work's context, with what only the engine uses.
-type attempt struct {
-	Attempt
-	key        Key
-	generation int
-	started    atomic.Bool
-	engine     *Engine
-	keep       Keep
-	prepared   atomic.Pointer[prepared]
-}
-
-type attemptKey struct{}
-
-// AttemptFrom returns the attempt whose work ctx belongs to; false outside of work.
+// AttemptFrom returns the attempt whose work ctx belongs to; false outside of
+// work.
 func AttemptFrom(ctx context.Context) (Attempt, bool) {
 	if a := attemptFrom(ctx); a != nil {
 		return a.Attempt, true
 	}
 	return Attempt{}, false
-}
-
-func attemptFrom(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	return a
 }
 
 // EffectStarted says that from now on the work may have had its effect: a
@@ -62,17 +48,17 @@ func EffectStarted(ctx context.Context) {
 }
 
 // DerivedKey returns the key to hand downstream for the part of the operation
-// named label. It is the same for every attempt, also after a restart, differs
-// from that of any other operation and label, and changes when the key is forgotten on purpose. It depends on the
-// scope, the ID, the generation and the label, and on no secret. It has the
-// form of a UUID (version 8, RFC 9562 section 5.8). Outside of work it is
-// empty.
+// named label. It is the same for every attempt, also after a restart; it
+// differs from that of any other operation and label, and changes when the key
+// is forgotten on purpose. It depends on the scope, the ID, the generation and
+// the label, and on no secret. It has the form of a UUID (version 8, RFC 9562
+// section 5.8). Outside of work it is empty.
 func DerivedKey(ctx context.Context, label string) string {
 	a := attemptFrom(ctx)
 	if a == nil {
 		return ""
 	}
-	return derivedKey(a.key, a.generation, label)
+	return derivedKey(a.op.key, a.generation, label)
 }
 
 var unkeyed digester
@@ -82,4 +68,81 @@ func derivedKey(key Key, generation int, label string) string {
 	d[6] = d[6]&0x0f | 0x80
 	d[8] = d[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", d[0:4], d[4:6], d[6:8], d[8:10], d[10:16])
+}
+
+// attempt is one run of the work. It is the work's context, too: that costs one
+// allocation for both, and its cancellation costs nothing until somebody waits
+// for it.
+type attempt struct {
+	Attempt
+	op         operation
+	engine     *Engine
+	generation int
+	claimedAt  time.Time       // before Begin was asked: the lease ends no earlier than claimedAt + lease
+	parent     context.Context // the caller's, detached from its cancellation if the policy says so
+	deadline   time.Time       // when MaxRun is over
+	started    atomic.Bool     // EffectStarted was called
+
+	timer *time.Timer // starts renewing
+
+	mu       sync.Mutex
+	inner    context.Context // nil until somebody waits for Done, or the work is cancelled
+	cancel   context.CancelCauseFunc
+	ended    bool          // the work has returned: renew no more
+	stop     chan struct{} // closed to stop renewing; nil while nothing renews
+	stopped  chan struct{} // closed when renewing has stopped
+	prepared *preparation  // what Prepare made of the result
+}
+
+type attemptKey struct{}
+
+func attemptFrom(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+func (a *attempt) now() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inner == nil {
+		return a.parent
+	}
+	return a.inner
+}
+
+// Deadline implements context.Context.
+func (a *attempt) Deadline() (time.Time, bool) {
+	if earlier, ok := a.parent.Deadline(); ok && earlier.Before(a.deadline) {
+		return earlier, true
+	}
+	return a.deadline, true
+}
+
+// Done implements context.Context.
+func (a *attempt) Done() <-chan struct{} { return a.cancellable().Done() }
+
+// Err implements context.Context.
+func (a *attempt) Err() error { return a.now().Err() }
+
+// Value implements context.Context.
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	return a.now().Value(key)
+}
+
+func (a *attempt) cancellable() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inner == nil {
+		a.inner, a.cancel = context.WithCancelCause(a.parent)
+	}
+	return a.inner
+}
+
+// cancelWork cancels the work's context.
+func (a *attempt) cancelWork(cause error) {
+	a.cancellable()
+	a.cancel(cause)
 }

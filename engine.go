@@ -1,8 +1,11 @@
 package ibid
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -12,6 +15,10 @@ type Engine struct {
 	store   Store
 	opts    Options
 	digests digester
+	sealer  sealer
+	gate    gate
+	flights flights
+	debts   debts
 }
 
 // Call is one request to run an operation.
@@ -52,10 +59,10 @@ type Outcome struct {
 	Guard string
 }
 
-// New returns an engine over store, which stays the caller's to close. It reads
-// the store once, within ctx: to compare the secret with that of earlier engines, and
-// the store's settings with Options.Require. ErrInvalid reports what cannot
-// keep a promise, and names the field.
+// New returns an engine over store, which stays the caller's to close. It asks
+// the store, within ctx, for the check record that stops an engine with another
+// secret, and with Options.Require for its settings. ErrInvalid reports what
+// cannot keep a promise, and names the field.
 func New(ctx context.Context, store Store, opts *Options) (*Engine, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: store is nil", ErrInvalid)
@@ -64,6 +71,110 @@ func New(ctx context.Context, store Store, opts *Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{store: store, opts: o, digests: digester{secret: o.Secret}}
+	e := &Engine{store: store, opts: o}
+	e.digests.secret = bytes.Clone(o.Secret)
+	if e.sealer, err = newSealer(o.Seal); err != nil {
+		return nil, err
+	}
+	if err := e.checkRequired(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.checkSecret(ctx); err != nil {
+		return nil, err
+	}
 	return e, nil
+}
+
+// Check returns the error that Do would return for what is wrong with policy,
+// taken together with the engine's own: adapters call it when they are made.
+func (e *Engine) Check(policy *Policy) error {
+	_, err := e.policy(policy)
+	return err
+}
+
+func (e *Engine) policy(p *Policy) (Policy, error) {
+	if p == nil {
+		return e.opts.Policy, nil
+	}
+	merged := p.or(e.opts.Policy)
+	return merged, merged.check()
+}
+
+func (e *Engine) checkRequired(ctx context.Context) error {
+	if e.opts.Require == 0 {
+		return nil
+	}
+	d, ok := As[Describer](e.store)
+	if !ok {
+		return fmt.Errorf("%w: Options.Require: the store does not say what it survives", ErrInvalid)
+	}
+	desc, err := d.Describe(ctx)
+	if err != nil {
+		return &StoreError{Verb: "describe", Err: err}
+	}
+	return desc.require(e.opts.Require)
+}
+
+// checkKey is where the check record stands. Digests of keys are made with
+// another purpose, so no key has it.
+var checkKey = unkeyed.sum(purposeCheck, "where")
+
+// checkSecret records what the secret makes of a fixed text, or compares it
+// with what the first engine of this store recorded.
+func (e *Engine) checkSecret(ctx context.Context) error {
+	mine := e.digests.sum(purposeCheck, "what")
+	forever := Keep{Retain: maxDuration}
+	claim := Claim{Token: NewToken(), Lease: 10 * time.Second, Window: time.Hour, MaxTakeovers: -1}
+	limit := bound(ctx, 2*e.opts.StoreTimeout)
+	defer limit.end()
+	for {
+		rec, err := e.store.Begin(limit, checkKey, claim)
+		if err != nil {
+			return &StoreError{Verb: "begin", Err: err}
+		}
+		switch {
+		case rec.OwnedBy(claim.Token):
+			if err := e.store.Complete(limit, checkKey, claim.Token, sealer{}.seal(checkKey, kindValue, mine[:]), forever); err != nil {
+				return &StoreError{Verb: "complete", Err: err}
+			}
+			return nil
+		case rec.State == Completed:
+			_, theirs, err := sealer{}.open(checkKey, rec.Result)
+			if err != nil {
+				return &StoreError{Verb: "begin", Err: err}
+			}
+			if !hmac.Equal(theirs, mine[:]) {
+				return fmt.Errorf("%w: Options.Secret: this store was used with another secret, or none; its keys would not be found again", ErrInvalid)
+			}
+			return nil
+		}
+		// Another engine is writing the check record at this moment.
+		if err := sleep(limit, 20*time.Millisecond); err != nil {
+			return &StoreError{Verb: "begin", Err: err}
+		}
+	}
+}
+
+// emit tells the observers.
+func (e *Engine) emit(ctx context.Context, ev Event) {
+	for _, observe := range e.opts.Observe {
+		observe(ctx, ev)
+	}
+}
+
+// sleep waits for d, or returns ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// jitter returns a random duration between half of d and d.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2+1)
 }

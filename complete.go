@@ -1,0 +1,175 @@
+package ibid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Recording, as a policy: the result is recorded before the caller learns it.
+// The store is asked again, with back-off, until it acknowledges, says that the
+// claim is lost, or AnswerTimeout is over; then the caller is told
+// ErrNotRecorded and the result is owed. After a success nothing is ever
+// released. A loser returns the stored answer, never its own.
+
+// record records the result of a and returns it as the caller gets it: live is
+// the error that belongs to it.
+func (e *Engine) record(a *attempt, k kind, payload []byte, live error, took time.Duration) ([]byte, Outcome, error) {
+	sealed := []byte(nil)
+	if p := a.preparation(); p != nil && k == kindValue {
+		payload, sealed = p.payload, p.sealed
+	} else {
+		sealed = e.sealer.seal(a.Key, k, payload)
+	}
+	keep := a.keep()
+	complete := func(ctx context.Context) error {
+		err := e.store.Complete(ctx, a.Key, a.Token, sealed, keep)
+		if errors.Is(err, ErrTooLarge) && k != kindNotKept {
+			k, sealed = kindNotKept, e.sealer.seal(a.Key, kindNotKept, nil)
+			err = e.store.Complete(ctx, a.Key, a.Token, sealed, keep)
+		}
+		return err
+	}
+	out := a.outcome()
+	ev := a.event(EventCompleted)
+	ev.Size, ev.Took = len(payload), took
+	err := e.completeInTime(a, complete)
+	switch {
+	case err == nil:
+		if k != kindNotKept {
+			out.Expires = keep.Retain
+		}
+		e.emit(a, ev)
+		e.flights.publish(a.Key, Record{
+			State: Completed, Token: a.Token, Fence: a.Fence, Attempt: a.Number,
+			Fingerprint: a.op.fingerprint, Window: keep.Retain, Result: sealed,
+		})
+		if k == kindValue || live == nil {
+			return payload, out, nil
+		}
+		return nil, out, live
+	case errors.Is(err, ErrClaimLost):
+		ev.Kind = EventClaimLost
+		e.emit(a, ev)
+		return e.lost(a)
+	}
+	ev.Kind, ev.Err = EventNotRecorded, err
+	e.emit(a, ev)
+	e.owe(a.Key, "complete", func(ctx context.Context) error {
+		err := complete(ctx)
+		if err == nil {
+			e.emit(ctx, a.event(EventRecordedLate))
+		}
+		if errors.Is(err, ErrClaimLost) {
+			e.emit(ctx, a.event(EventClaimLost))
+			return nil
+		}
+		return err
+	})
+	return nil, out, fmt.Errorf("%w: %w", ErrNotRecorded, &StoreError{Verb: "complete", Err: err})
+}
+
+// completeInTime repeats complete until it is acknowledged, the claim is lost,
+// or AnswerTimeout is over.
+func (e *Engine) completeInTime(a *attempt, complete func(context.Context) error) error {
+	limit := bound(context.WithoutCancel(a.parent), e.opts.AnswerTimeout)
+	defer limit.end()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := e.once(limit, complete)
+		if err == nil || errors.Is(err, ErrClaimLost) {
+			return err
+		}
+		ev := a.event(EventStoreError)
+		ev.Verb, ev.Err = "complete", err
+		e.emit(a, ev)
+		if sleep(limit, jitter(pause)) != nil {
+			return err
+		}
+	}
+}
+
+// once asks the store once, within StoreTimeout.
+func (e *Engine) once(ctx context.Context, ask func(context.Context) error) error {
+	limit := bound(ctx, e.opts.StoreTimeout)
+	defer limit.end()
+	return ask(limit)
+}
+
+// lost returns the answer of whoever took over.
+func (e *Engine) lost(a *attempt) ([]byte, Outcome, error) {
+	rec, err := e.look(a.parent, a.Key)
+	if err != nil {
+		return nil, a.outcome(), fmt.Errorf("%w: %w", ErrClaimLost, err)
+	}
+	if rec.State != Completed {
+		return nil, a.outcome(), ErrClaimLost
+	}
+	return e.answer(a.parent, &a.op, rec)
+}
+
+func (e *Engine) look(ctx context.Context, key Digest) (Record, error) {
+	limit := bound(context.WithoutCancel(ctx), e.opts.StoreTimeout)
+	defer limit.end()
+	rec, err := e.store.Look(limit, key)
+	if err != nil {
+		return rec, &StoreError{Verb: "look", Err: err}
+	}
+	return rec, nil
+}
+
+func (a *attempt) keep() Keep {
+	return Keep{Retain: a.op.policy.Retain, Remember: max(a.op.policy.Remember, 0)}
+}
+
+// Completion is what a store's CompleteTx writes in the caller's own
+// transaction, in place of the engine's Complete.
+type Completion struct {
+	Key    Digest
+	Token  Token
+	Result []byte // sealed
+	Keep   Keep
+}
+
+type preparation struct{ payload, sealed []byte }
+
+// Prepare makes value the result of the work that ctx belongs to, for a store's
+// CompleteTx, so that it is recorded in the same transaction as the effect. The
+// work then commits and returns the same value; whatever it returns, value is
+// what every caller gets once the transaction has committed. In work
+// of Engine.Do, value is a []byte. Prepare is called once per attempt.
+//
+// ErrInvalid reports that ctx belongs to no work with a claim, or that value was prepared
+// already.
+func Prepare(ctx context.Context, value any) (Completion, error) {
+	a := attemptFrom(ctx)
+	if a == nil || a.Token.IsZero() {
+		return Completion{}, fmt.Errorf("%w: Prepare: the context belongs to no work that holds a claim", ErrInvalid)
+	}
+	var payload []byte
+	if a.op.codec != nil {
+		var err error
+		if payload, err = a.op.codec.Marshal(value); err != nil {
+			return Completion{}, fmt.Errorf("%w: Prepare: %w", ErrInvalid, err)
+		}
+	} else {
+		var ok bool
+		if payload, ok = value.([]byte); !ok {
+			return Completion{}, fmt.Errorf("%w: Prepare: the work returns bytes, so value must be []byte, not %T", ErrInvalid, value)
+		}
+	}
+	p := &preparation{payload: payload, sealed: a.engine.sealer.seal(a.Key, kindValue, payload)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.prepared != nil {
+		return Completion{}, fmt.Errorf("%w: Prepare: called twice in one attempt", ErrInvalid)
+	}
+	a.prepared = p
+	return Completion{Key: a.Key, Token: a.Token, Result: p.sealed, Keep: a.keep()}, nil
+}
+
+func (a *attempt) preparation() *preparation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.prepared
+}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -115,6 +116,7 @@ func (a answer) wire() string {
 // client sends requests. It never sends one twice by itself.
 type client struct {
 	http *http.Client
+	sent atomic.Int64 // requests that were not questions to the ledger
 }
 
 func newClient() *client {
@@ -133,6 +135,7 @@ func newClient() *client {
 type once struct{ io.Reader }
 
 func (c *client) send(ctx context.Context, server string, r request) answer {
+	c.sent.Add(1)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server+r.path, once{strings.NewReader(r.body)})
 	if err != nil {
 		return answer{err: err}
@@ -181,7 +184,8 @@ func (c *client) charges(ctx context.Context, server, order string) (int, error)
 
 // sendRaw sends lines as they are, after those of the request, over a
 // connection of its own: no client library would send some of them.
-func sendRaw(ctx context.Context, server string, r request, lines ...string) answer {
+func (c *client) sendRaw(ctx context.Context, server string, r request, lines ...string) answer {
+	c.sent.Add(1)
 	host := strings.TrimPrefix(server, "http://")
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", host)

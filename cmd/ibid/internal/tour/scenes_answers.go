@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 )
 
 // Scenes about what the second, third and wrong request is answered.
@@ -61,10 +60,12 @@ func replay(ctx context.Context, s *stage) error {
 	if err := json.Unmarshal(first.body, &paid); err != nil {
 		return &BrokenError{What: "the payment", Expected: "a payment_id", Seen: first.String()}
 	}
+	if err := expect("the Location of the payment", "/payments/"+paid.ID, first.header.Get("Location")); err != nil {
+		return err
+	}
 	refund := request{path: "/refunds", user: pay.user, key: pay.key, body: `{"payment_id":"` + paid.ID + `","amount":2000}`}
 	first, again = s.send(ctx, server, refund), s.send(ctx, server, refund)
 	return all(
-		expect("the Location of the payment", "/payments/"+paid.ID, again.location(s, pay, server, ctx)),
 		first.is("the first refund", "201 first"),
 		again.is("the second refund", "201 replayed"),
 		expect("the second answer, as bytes", first.wire(), again.wire()),
@@ -80,22 +81,19 @@ func mismatch(ctx context.Context, s *stage) error {
 	other := r
 	other.body = strings.Replace(r.body, "3000", "9000", 1)
 
-	running := s.later(ctx, server, r.with("Demo-Delay", "2s"))
-	begun, err := until(ctx, 10*time.Second, func() (bool, error) {
-		a := s.client.send(ctx, server, r)
-		return a.kind() == "in-progress", a.err
-	})
-	if err != nil {
+	held := r.with("Demo-Hold", "1500ms")
+	running := s.later(ctx, server, held)
+	if err := s.untilCharged(ctx, server, "o-mismatch"); err != nil {
 		return err
 	}
-	s.step(r.with("Demo-Delay", "2s").String(), "nothing yet, it is in progress")
-	meanwhile := s.send(ctx, server, other)
+	s.step(held.String(), "nothing yet: it is charged, and not answered")
+	meanwhile, same := s.send(ctx, server, other), s.send(ctx, server, r)
 	first := <-running
-	s.step("…", first.String())
+	s.step("… the first request", first.String())
 	after := s.send(ctx, server, other)
 	again := s.send(ctx, server, r)
 	return all(
-		expect("the first request was seen in progress", true, begun),
+		same.is("the same body meanwhile", "409 in-progress"),
 		meanwhile.is("another body meanwhile", "422 key-reused"),
 		first.is("the first answer", "201 first"),
 		after.is("another body afterwards", "422 key-reused"),

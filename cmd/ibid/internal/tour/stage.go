@@ -150,13 +150,21 @@ func until(ctx context.Context, limit time.Duration, ok func() (bool, error)) (b
 	}
 }
 
-// charged waits until the ledger holds a charge of order.
-func (s *stage) charged(ctx context.Context, server, order string, limit time.Duration) (bool, error) {
-	return until(ctx, limit, func() (bool, error) {
+// untilCharged waits until the ledger holds a charge of order: the request that
+// made it is then in the middle of its work.
+func (s *stage) untilCharged(ctx context.Context, server, order string) error {
+	charged, err := until(ctx, patience, func() (bool, error) {
 		n, err := s.client.charges(ctx, server, s.order(order))
 		return n > 0, err
 	})
+	if err != nil || charged {
+		return err
+	}
+	return &BrokenError{What: "charges of " + s.order(order), Expected: "1", Seen: fmt.Sprintf("0 for %v", patience)}
 }
+
+// patience is how long to wait for what must happen soon.
+const patience = 15 * time.Second
 
 func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

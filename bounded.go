@@ -12,6 +12,7 @@ import (
 type bounded struct {
 	parent   context.Context
 	deadline time.Time
+	detached bool // the parent's end does not end it
 
 	mu     sync.Mutex
 	inner  context.Context // nil until Done was asked for
@@ -27,21 +28,18 @@ func bound(parent context.Context, d time.Duration) *bounded {
 	return &bounded{parent: parent, deadline: deadline}
 }
 
+// boundDetached returns a context with parent's values that only d ends.
+func boundDetached(parent context.Context, d time.Duration) *bounded {
+	return &bounded{parent: parent, deadline: time.Now().Add(d), detached: true}
+}
+
+// end frees the timer, if there is one.
 func (b *bounded) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cancel != nil {
 		b.cancel()
 	}
-}
-
-func (b *bounded) now() context.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inner == nil {
-		return b.parent
-	}
-	return b.inner
 }
 
 // Deadline implements context.Context.
@@ -52,15 +50,25 @@ func (b *bounded) Done() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.inner == nil {
-		b.inner, b.cancel = context.WithDeadline(b.parent, b.deadline)
+		parent := b.parent
+		if b.detached {
+			parent = context.WithoutCancel(parent)
+		}
+		b.inner, b.cancel = context.WithDeadline(parent, b.deadline)
 	}
 	return b.inner.Done()
 }
 
 // Err implements context.Context.
 func (b *bounded) Err() error {
-	if err := b.now().Err(); err != nil {
-		return err
+	b.mu.Lock()
+	inner := b.inner
+	b.mu.Unlock()
+	switch {
+	case inner != nil:
+		return inner.Err()
+	case !b.detached && b.parent.Err() != nil:
+		return b.parent.Err()
 	}
 	if !time.Now().Before(b.deadline) {
 		return context.DeadlineExceeded
@@ -69,4 +77,12 @@ func (b *bounded) Err() error {
 }
 
 // Value implements context.Context.
-func (b *bounded) Value(key any) any { return b.now().Value(key) }
+func (b *bounded) Value(key any) any {
+	b.mu.Lock()
+	inner := b.inner
+	b.mu.Unlock()
+	if inner == nil {
+		inner = b.parent
+	}
+	return inner.Value(key)
+}

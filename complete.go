@@ -13,42 +13,39 @@ import (
 // ErrNotRecorded and the result is owed. After a success nothing is ever
 // released. A loser returns the stored answer, never its own.
 
-// record records the result of a and returns it as the caller gets it: live is
-// the error that belongs to it.
-func (e *Engine) record(a *attempt, k kind, payload []byte, live error, took time.Duration) ([]byte, Outcome, error) {
-	sealed := []byte(nil)
-	if p := a.preparation(); p != nil && k == kindValue {
-		payload, sealed = p.payload, p.sealed
+// outcome is how the work ended, as it is recorded.
+type outcome struct {
+	kind    kind
+	payload []byte
+	live    error // what belongs to the payload in the live answer
+	sealed  []byte
+}
+
+// record records how the work of a ended, and returns it as the caller gets it.
+func (e *Engine) record(a *attempt, o outcome, took time.Duration) ([]byte, Outcome, error) {
+	if p := a.preparation(); p != nil && o.kind == kindValue {
+		o.payload, o.sealed = p.payload, p.sealed
 	} else {
-		sealed = e.sealer.seal(a.Key, k, payload)
-	}
-	keep := a.keep()
-	complete := func(ctx context.Context) error {
-		err := e.store.Complete(ctx, a.Key, a.Token, sealed, keep)
-		if errors.Is(err, ErrTooLarge) && k != kindNotKept {
-			k, sealed = kindNotKept, e.sealer.seal(a.Key, kindNotKept, nil)
-			err = e.store.Complete(ctx, a.Key, a.Token, sealed, keep)
-		}
-		return err
+		o.sealed = e.sealer.seal(a.Key, o.kind, o.payload)
 	}
 	out := a.outcome()
 	ev := a.event(EventCompleted)
-	ev.Size, ev.Took = len(payload), took
-	err := e.completeInTime(a, complete)
+	ev.Size, ev.Took = len(o.payload), took
+	err := e.completeInTime(a, &o)
 	switch {
 	case err == nil:
-		if k != kindNotKept {
-			out.Expires = keep.Retain
+		if o.kind != kindNotKept {
+			out.Expires = a.op.policy.Retain
 		}
 		e.emit(a, ev)
 		e.flights.publish(a.Key, Record{
 			State: Completed, Token: a.Token, Fence: a.Fence, Attempt: a.Number,
-			Fingerprint: a.op.fingerprint, Window: keep.Retain, Result: sealed,
+			Fingerprint: a.op.fingerprint, Window: a.op.policy.Retain, Result: o.sealed,
 		})
-		if k == kindValue || live == nil {
-			return payload, out, nil
+		if o.live != nil {
+			return nil, out, o.live
 		}
-		return nil, out, live
+		return o.payload, out, nil
 	case errors.Is(err, ErrClaimLost):
 		ev.Kind = EventClaimLost
 		e.emit(a, ev)
@@ -56,44 +53,56 @@ func (e *Engine) record(a *attempt, k kind, payload []byte, live error, took tim
 	}
 	ev.Kind, ev.Err = EventNotRecorded, err
 	e.emit(a, ev)
-	e.owe(a.Key, "complete", func(ctx context.Context) error {
-		err := complete(ctx)
-		if err == nil {
-			e.emit(ctx, a.event(EventRecordedLate))
-		}
-		if errors.Is(err, ErrClaimLost) {
-			e.emit(ctx, a.event(EventClaimLost))
-			return nil
-		}
-		return err
-	})
+	e.oweComplete(a, o)
 	return nil, out, fmt.Errorf("%w: %w", ErrNotRecorded, &StoreError{Verb: "complete", Err: err})
+}
+
+// complete asks the store once, within limit. What the store can never keep is
+// recorded as not kept.
+func (e *Engine) complete(a *attempt, o *outcome, limit time.Duration) error {
+	ctx := boundDetached(a.parent, min(limit, e.opts.StoreTimeout))
+	defer ctx.end()
+	err := e.store.Complete(ctx, a.Key, a.Token, o.sealed, a.keep())
+	if errors.Is(err, ErrTooLarge) && o.kind != kindNotKept {
+		o.kind, o.sealed = kindNotKept, e.sealer.seal(a.Key, kindNotKept, nil)
+		err = e.store.Complete(ctx, a.Key, a.Token, o.sealed, a.keep())
+	}
+	return err
 }
 
 // completeInTime repeats complete until it is acknowledged, the claim is lost,
 // or AnswerTimeout is over.
-func (e *Engine) completeInTime(a *attempt, complete func(context.Context) error) error {
-	limit := bound(context.WithoutCancel(a.parent), e.opts.AnswerTimeout)
-	defer limit.end()
+func (e *Engine) completeInTime(a *attempt, o *outcome) error {
+	end := time.Now().Add(e.opts.AnswerTimeout)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := e.once(limit, complete)
+		err := e.complete(a, o, time.Until(end))
 		if err == nil || errors.Is(err, ErrClaimLost) {
 			return err
 		}
 		ev := a.event(EventStoreError)
 		ev.Verb, ev.Err = "complete", err
 		e.emit(a, ev)
-		if sleep(limit, jitter(pause)) != nil {
+		next := jitter(pause)
+		if time.Until(end) <= next {
 			return err
 		}
+		time.Sleep(next)
 	}
 }
 
-// once asks the store once, within StoreTimeout.
-func (e *Engine) once(ctx context.Context, ask func(context.Context) error) error {
-	limit := bound(ctx, e.opts.StoreTimeout)
-	defer limit.end()
-	return ask(limit)
+// oweComplete goes on recording after the caller was told ErrNotRecorded.
+func (e *Engine) oweComplete(a *attempt, o outcome) {
+	e.owe(a.Key, "complete", func(ctx context.Context) error {
+		err := e.complete(a, &o, e.opts.StoreTimeout)
+		switch {
+		case err == nil:
+			e.emit(ctx, a.event(EventRecordedLate))
+		case errors.Is(err, ErrClaimLost):
+			e.emit(ctx, a.event(EventClaimLost))
+			return nil
+		}
+		return err
+	})
 }
 
 // lost returns the answer of whoever took over.
@@ -109,7 +118,7 @@ func (e *Engine) lost(a *attempt) ([]byte, Outcome, error) {
 }
 
 func (e *Engine) look(ctx context.Context, key Digest) (Record, error) {
-	limit := bound(context.WithoutCancel(ctx), e.opts.StoreTimeout)
+	limit := boundDetached(ctx, e.opts.StoreTimeout)
 	defer limit.end()
 	rec, err := e.store.Look(limit, key)
 	if err != nil {

@@ -24,9 +24,14 @@ type debt struct {
 	until time.Time // RecordTimeout is over
 }
 
+// oweRelease frees the claim of token, which nothing has run under.
+func (e *Engine) oweRelease(key Digest, token Token) {
+	e.owe(key, "release", func(ctx context.Context) error { return e.store.Release(ctx, key, token) })
+}
+
 // oweNow tries once, and owes what the store does not acknowledge.
 func (e *Engine) oweNow(a *attempt, verb string, pay func(context.Context) error) {
-	err := e.once(context.WithoutCancel(a.parent), pay)
+	err := e.once(a.parent, pay)
 	if err == nil {
 		return
 	}
@@ -34,6 +39,13 @@ func (e *Engine) oweNow(a *attempt, verb string, pay func(context.Context) error
 	ev.Verb, ev.Err = verb, err
 	e.emit(a, ev)
 	e.owe(a.Key, verb, pay)
+}
+
+// once calls pay once, within StoreTimeout and whatever becomes of ctx.
+func (e *Engine) once(ctx context.Context, pay func(context.Context) error) error {
+	limit := boundDetached(ctx, e.opts.StoreTimeout)
+	defer limit.end()
+	return pay(limit)
 }
 
 // owe makes sure that pay is called until it returns nil, RecordTimeout is over, or

@@ -104,9 +104,7 @@ func (e *Engine) begin(ctx context.Context, op *operation) (*attempt, Record, er
 			return nil, Record{}, &StoreError{Verb: "begin", Err: err}
 		}
 		if try == 3 || sleep(limit, jitter(20*time.Millisecond)) != nil {
-			e.owe(op.digest, "release", func(ctx context.Context) error {
-				return e.store.Release(ctx, op.digest, claim.Token)
-			})
+			e.oweRelease(op.digest, claim.Token)
 			if ctx.Err() != nil {
 				return nil, Record{}, ctx.Err()
 			}

@@ -55,6 +55,15 @@ type Digest [sha256.Size]byte
 // String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
+// Fold returns 32 bits of the digest, to combine with the checksum of what is
+// kept under it: bytes found under another key are then damaged.
+func (d Digest) Fold() (n uint32) {
+	for i := 0; i < len(d); i += 4 {
+		n ^= binary.BigEndian.Uint32(d[i:])
+	}
+	return n
+}
+
 // ParseDigest reads what String wrote.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest

@@ -1,7 +1,6 @@
 package ibid
 
 import (
-	"context"
 	"errors"
 	"time"
 )
@@ -21,17 +20,19 @@ import (
 // startRenewing arms the first renewal. Work that ends before it is due costs a
 // timer and no goroutine.
 func (a *attempt) startRenewing() {
-	a.timer = time.AfterFunc(a.op.policy.Lease/3, func() {
-		a.mu.Lock()
-		if a.ended {
-			a.mu.Unlock()
-			return
-		}
-		a.stop, a.stopped = make(chan struct{}), make(chan struct{})
+	a.timer = time.AfterFunc(a.op.policy.Lease/3, a.renewing)
+}
+
+func (a *attempt) renewing() {
+	a.mu.Lock()
+	if a.ended {
 		a.mu.Unlock()
-		defer close(a.stopped)
-		a.renew()
-	})
+		return
+	}
+	a.stop, a.stopped = make(chan struct{}), make(chan struct{})
+	a.mu.Unlock()
+	defer close(a.stopped)
+	a.renew()
 }
 
 // stopRenewing returns when no renewal is under way and none will begin. A
@@ -102,7 +103,7 @@ func (a *attempt) renew() {
 }
 
 func (a *attempt) extend(limit time.Duration) error {
-	ctx := bound(context.WithoutCancel(a.parent), limit)
+	ctx := boundDetached(a.parent, limit)
 	defer ctx.end()
 	return a.engine.store.Extend(ctx, a.Key, a.Token, a.op.policy.Lease)
 }

@@ -68,16 +68,17 @@ func (a *attempt) work(work Work) ([]byte, error) {
 
 // settle records, releases or gives up, as the work ended.
 func (e *Engine) settle(a *attempt, data []byte, err error, took time.Duration) ([]byte, Outcome, error) {
+	if err == nil {
+		return e.record(a, outcome{kind: kindValue, payload: data}, took)
+	}
 	out := a.outcome()
 	var final *FinalError
 	var notKept *notKeptError
 	switch {
-	case err == nil:
-		return e.record(a, kindValue, data, nil, took)
 	case errors.As(err, &final):
-		return e.record(a, kindFinal, []byte(final.Message), final, took)
+		return e.record(a, outcome{kind: kindFinal, payload: []byte(final.Message), live: final}, took)
 	case errors.As(err, &notKept):
-		return e.record(a, kindNotKept, nil, err, took)
+		return e.record(a, outcome{kind: kindNotKept, live: err}, took)
 	case a.vanished(err):
 		e.giveUp(a, err)
 		if data, out, err, ok := e.committed(a); ok {

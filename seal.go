@@ -19,7 +19,7 @@ type SealKey struct {
 
 // A result as a store keeps it, in the clear or sealed:
 //
-//	1, kind, payload, CRC-32C of digest and all of the above (4 bytes)
+//	1, kind, payload, CRC-32C of all of the above combined with the digest (4 bytes)
 //	2, key ID (4 bytes), nonce (12), AES-256-GCM of kind and payload, tag (16)
 //
 // The checksum covers the key's digest, and so does the tag, beside the format
@@ -164,6 +164,7 @@ func (s sealer) openLabel(key Digest, b []byte) string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// clearChecksum is the CRC-32C of b, combined with key.
 func clearChecksum(key Digest, b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, b)
+	return crc32.Checksum(b, castagnoli) ^ key.Fold()
 }

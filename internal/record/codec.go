@@ -19,7 +19,7 @@ import (
 //	gone−lease end, if held; gone−window end, if done      uvarint
 //	label, steps: length and bytes, if flagged
 //	result   up to the checksum, if done
-//	checksum CRC-32C of key and all of the above, 4 bytes
+//	checksum CRC-32C of all of the above, combined with the key, 4 bytes
 //
 // The checksum covers the key, so that a record found under another key is
 // damaged too. A version that is not known, or a flag, fails closed: an older
@@ -82,7 +82,7 @@ func (r *Record) Append(dst []byte, key ibid.Digest) []byte {
 }
 
 func checksum(key ibid.Digest, b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, b)
+	return crc32.Checksum(b, castagnoli) ^ key.Fold()
 }
 
 // Decode reads what Append wrote. The record's label, steps and result are

@@ -1,0 +1,3 @@
+module example.test/fake
+
+go 1.26

@@ -1,0 +1,54 @@
+// Package sqlstore keeps ibid's records in an SQL database, through
+// database/sql and any driver. It speaks SQLite.
+//
+//	db, err := sql.Open("sqlite", "file:payments.db?_pragma=synchronous(FULL)&_txlock=immediate")
+//	if err != nil {
+//		return err
+//	}
+//	defer db.Close()
+//	store, err := sqlstore.OpenSQLite(ctx, db, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	engine, err := ibid.New(ctx, store, &ibid.Options{Require: ibid.ProcessKill | ibid.PowerLoss})
+//
+// The records may live in a database of their own, or beside the application's
+// tables, where CompleteTx records a result in the same transaction as the effect.
+//
+// # Guarantees
+//
+//   - A write is acknowledged when its commit is: with the default settings it
+//     survives the death of every process and a loss of power. Describe reads the
+//     settings, and what they promise.
+//   - Any number of processes of one host may share a file. Each verb decides under
+//     the file's write lock, which it takes before it reads.
+//   - Writes of one process that come together share one commit. An error of
+//     one fails no other; only a COMMIT that fails, fails for all that it carries, and each
+//     of them may then have been applied.
+//   - A replay, a Look, and a Begin that finds the key taken read the last
+//     commit. They write nothing, and wait for no writer.
+//   - A record that was changed by anything but this package is ErrDamaged: it
+//     is never replayed, never claimed and never swept.
+//
+// # What it does not do
+//
+// It shares no file between hosts: the clock that judges leases is the host's,
+// and WAL mode is not for network file systems. It keeps nothing in memory:
+// see package memstore. It starts no goroutine: call Sweep from time to time, or the
+// file grows. It sets no pragma on connections that are not its own.
+//
+// # Files
+//
+// Records are one table, whose name is an option, and SQLiteSchema prints it.
+// Beside the file lie its -wal and -shm, which belong to it: copy all
+// three, or use VACUUM INTO. A copy that is put in place later has forgotten
+// what was recorded since, and its work runs again.
+//
+// # Errors
+//
+// A disk that is full, or PRAGMA max_page_count, is ibid.ErrFull: new keys are refused and
+// replays go on. What SQLite calls corrupt is ibid.ErrDamaged. A lock held by
+// others for longer than SQLiteOptions.BusyTimeout is the driver's own error,
+// and so is everything else; errors.As reaches it.
+package sqlstore

@@ -1,0 +1,74 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/ibid-go/ibid"
+)
+
+// CompleteTx records what ibid.Prepare made, as part of tx, a transaction of the
+// database that the store is in: the result is kept if tx commits, together with
+// what else tx wrote, and not at all if it does not.
+//
+//	tx, err := db.BeginTx(ctx, nil) // opened with _txlock=immediate
+//	…                               // the effect
+//	c, err := ibid.Prepare(ctx, payment)
+//	err = store.CompleteTx(ctx, tx, c)
+//	err = tx.Commit()
+//
+// After any error tx must be rolled back; ErrClaimLost reports that the claim no longer
+// stands. From CompleteTx until its end tx blocks every writer of the file,
+// other claims included: call it last. A transaction that has read before must have begun
+// as IMMEDIATE, or a writer that came between is in its way.
+func (s *SQLite) CompleteTx(ctx context.Context, tx *sql.Tx, c ibid.Completion) error {
+	if err := s.checkSync(ctx, tx); err != nil {
+		return err
+	}
+	// The first statement writes, so that the record is read under the lock.
+	res, err := tx.ExecContext(ctx, s.queries.lock, c.Key[:])
+	if err != nil {
+		if isBusy(err) {
+			err = fmt.Errorf("another connection holds the write lock, or wrote since the transaction read: begin it as IMMEDIATE, with a busy timeout: %w", err)
+		}
+		return explain(err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return orLost(err)
+	}
+	var raw []byte
+	if err := tx.QueryRowContext(ctx, s.queries.get, c.Key[:]).Scan(&raw); err != nil {
+		return explain(err)
+	}
+	r, err := decode(c.Key, raw)
+	if err != nil {
+		return err
+	}
+	changed, err := r.Complete(c.Token, c.Result, c.Keep, clock())
+	if err != nil || !changed {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, s.queries.update, r.Gone, r.Scope[:], r.Append(nil, c.Key), c.Key[:])
+	return explain(err)
+}
+
+func orLost(err error) error {
+	if err == nil {
+		err = ibid.ErrClaimLost
+	}
+	return explain(err)
+}
+
+// checkSync refuses a transaction whose commit would promise less than the
+// store does.
+func (s *SQLite) checkSync(ctx context.Context, tx *sql.Tx) error {
+	var sync int
+	if err := tx.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&sync); err != nil {
+		return explain(err)
+	}
+	if want := s.opts.Synchronous; sync < pragmaFull && want != SyncNormal {
+		return fmt.Errorf("%w: the transaction's connection has synchronous %d, the store promises %v: open the database with synchronous FULL", ibid.ErrInvalid, sync, want)
+	}
+	return nil
+}

@@ -130,11 +130,141 @@ const (
 	KeyAlone
 )
 
-// New returns a middleware that runs a handler once per key. Scope is required:
-// ByPrincipal, ByHeader or SharedByAll. New panics when an option cannot be
-// used as given, with an error that is ibid.ErrInvalid and names the field.
-func New(engine *ibid.Engine, scope Scope, opts *Options) func(http.Handler) http.Handler {
-	panic("TODO")
+// settings are Options, checked and with their defaults filled in.
+type settings struct {
+	Options
+	policy  ibid.Policy
+	printer printer
+}
+
+func (opts *Options) complete(engine *ibid.Engine, scope Scope) (*settings, error) {
+	o := &settings{}
+	if opts != nil {
+		o.Options = *opts
+	}
+	switch {
+	case engine == nil:
+		return nil, invalid("New: engine is nil")
+	case scope == nil:
+		return nil, invalid("New: scope is nil: say whose key a request carries, or SharedByAll")
+	}
+	if o.Policy != nil {
+		o.policy = *o.Policy
+	}
+	o.policy.Detach = true
+	if o.Limits.Attempts > 0 {
+		o.policy.MaxAttempts = o.Limits.Attempts
+	}
+	if o.Probe != nil && o.policy.Takeover == ibid.Refuse {
+		o.policy.Takeover = ibid.Probe
+	}
+	if (o.Probe != nil) != (o.policy.Takeover == ibid.Probe) {
+		return nil, invalid("Options.Probe: it is required when Policy.Takeover is Probe, and only then")
+	}
+	if err := engine.Check(&o.policy); err != nil {
+		return nil, invalid("Options.Policy: %v", err)
+	}
+	if err := o.completeKey(); err != nil {
+		return nil, err
+	}
+	if err := o.completeAnswer(); err != nil {
+		return nil, err
+	}
+	var err error
+	o.printer, err = o.Fingerprint.printer()
+	return o, err
+}
+
+func (o *settings) completeKey() error {
+	or(&o.Header, "Idempotency-Key")
+	or(&o.MinLength, 1)
+	or(&o.MaxLength, maxKeyLength)
+	or(&o.MaxBody, 1<<20)
+	if o.Key.isZero() {
+		if !validHeaderName(o.Header) {
+			return invalid("Options.Header: %q is no header name", o.Header)
+		}
+		o.Key = FromHeader(o.Header)
+	}
+	switch {
+	case o.MaxLength < 1 || o.MaxLength > maxKeyLength:
+		return invalid("Options.MaxLength is %d: it must lie between 1 and %d", o.MaxLength, maxKeyLength)
+	case o.MinLength < 1 || o.MinLength > o.MaxLength:
+		return invalid("Options.MinLength is %d: it must lie between 1 and MaxLength (%d)", o.MinLength, o.MaxLength)
+	case o.KeySpace > KeyAlone:
+		return invalid("Options.KeySpace is %d: it must be PerRoute or KeyAlone", o.KeySpace)
+	case o.Guards != nil && o.Methods != nil:
+		return invalid("Options.Methods and Options.Guards are both set: one decides")
+	}
+	if o.Methods == nil {
+		o.Methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch}
+	}
+	for _, method := range o.Methods {
+		if !validHeaderName(method) { // a method has the characters of a field name
+			return invalid("Options.Methods: %q is no method", method)
+		}
+	}
+	return nil
+}
+
+func (o *settings) completeAnswer() error {
+	or(&o.MaxResult, 1<<20)
+	if o.Kept == nil {
+		o.Kept = KeepDefault
+	}
+	for _, f := range [...]struct {
+		field string
+		name  *string
+		dflt  string
+	}{
+		{"ReplayMarker", &o.ReplayMarker, "Idempotent-Replayed"},
+		{"ExpiresHeader", &o.ExpiresHeader, "Idempotency-Expires"},
+		{"DegradedMarker", &o.DegradedMarker, "Idempotency-Degraded"},
+	} {
+		or(f.name, f.dflt)
+		switch {
+		case *f.name == "-":
+			*f.name = ""
+		case !validHeaderName(*f.name):
+			return invalid("Options.%s: %q is no header name", f.field, *f.name)
+		default:
+			*f.name = http.CanonicalHeaderKey(*f.name)
+		}
+	}
+	for _, f := range [...]struct {
+		field  string
+		status *int
+		dflt   int
+	}{
+		{"InProgress", &o.Statuses.InProgress, http.StatusConflict},
+		{"Mismatch", &o.Statuses.Mismatch, http.StatusUnprocessableEntity},
+		{"Unknown", &o.Statuses.Unknown, http.StatusConflict},
+		{"NotKept", &o.Statuses.NotKept, http.StatusConflict},
+		{"Expired", &o.Statuses.Expired, http.StatusGone},
+		{"MissingScope", &o.Statuses.MissingScope, http.StatusForbidden},
+	} {
+		or(f.status, f.dflt)
+		accepted := f.field == "InProgress" && *f.status == http.StatusAccepted
+		if !accepted && (*f.status < 400 || *f.status > 599) {
+			return invalid("Options.Statuses.%s is %d: it must be an error status", f.field, *f.status)
+		}
+	}
+	l := &o.Limits
+	or(&l.Interval, time.Minute)
+	if l.NewKeys < 0 || l.InProgress < 0 || l.Attempts < 0 || l.Interval < 0 {
+		return invalid("Options.Limits: a limit is negative: 0 is none")
+	}
+	return nil
+}
+
+// maxKeyLength is the length, in bytes, above which no key is accepted.
+const maxKeyLength = 255
+
+func or[T comparable](field *T, dflt T) {
+	var zero T
+	if *field == zero {
+		*field = dflt
+	}
 }
 
 func invalid(format string, args ...any) error {

@@ -1,10 +1,6 @@
 package ibidhttp
 
-import (
-	"net/http"
-
-	"github.com/ibid-go/ibid"
-)
+import "net/http"
 
 // Scope names whose key a request carries: a tenant, a user, an API client. A
 // record is visible only to the scope that made it. "" means that it cannot be
@@ -24,7 +20,7 @@ func ByPrincipal(principal func(*http.Request) string) Scope {
 // something in front sets the header and removes what a client sent. A header
 // that is absent, empty or given twice names nobody.
 func ByHeader(name string) Scope {
-	if !validName(name) {
+	if !validHeaderName(name) {
 		panic(invalid("ByHeader: %q is no header name", name))
 	}
 	name = http.CanonicalHeaderKey(name)
@@ -42,5 +38,3 @@ func SharedByAll(*http.Request) string { return sharedScope }
 
 // sharedScope is no value that a header can have.
 const sharedScope = "\x00shared"
-
-var _ = ibid.ErrInvalid

@@ -1,0 +1,210 @@
+package ibidhttp
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ibid-go/ibid"
+)
+
+// New returns a middleware that runs a handler once per key. Scope is required:
+// ByPrincipal, ByHeader or SharedByAll. New panics when an option cannot be
+// used as given, with an error that is ibid.ErrInvalid and names the field.
+func New(engine *ibid.Engine, scope Scope, opts *Options) func(http.Handler) http.Handler {
+	o, err := opts.complete(engine, scope)
+	if err != nil {
+		panic(err)
+	}
+	rules, err := o.headerRules()
+	if err != nil {
+		panic(err)
+	}
+	m := &middleware{engine: engine, scope: scope, o: o, rules: rules, limits: newLimiter(&o.Limits)}
+	m.retryAfter = o.policy.RetryAfter
+	or(&m.retryAfter, ibid.DefaultRetryAfter)
+	m.pool.New = func() any {
+		x := &exchange{m: m}
+		x.work, x.probe = x.run, x.ask
+		x.fresh()
+		return x
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+	}
+}
+
+type middleware struct {
+	engine     *ibid.Engine
+	scope      Scope
+	o          *settings
+	rules      headerRules
+	limits     *limiter // nil without limits
+	retryAfter time.Duration
+	pool       sync.Pool // of *exchange
+	expires    atomic.Pointer[expiry]
+}
+
+// serve answers one request. Whatever is wrong with it is found before the key is
+// claimed.
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if !m.guards(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	x := m.pool.Get().(*exchange)
+	x.w, x.r, x.next = w, r, next
+	p, guarded := x.prepare()
+	switch {
+	case !guarded && p.status == 0:
+		r := x.unguarded()
+		x.recycle()
+		next.ServeHTTP(w, r)
+		return
+	case p.status != 0:
+		p.write(w, r)
+		x.recycle()
+		return
+	}
+	defer x.end() // after a panic, too
+	if p := x.admit(); p.status != 0 {
+		p.write(w, r)
+	} else {
+		result, out, err := m.engine.Do(r.Context(), x.call, x.work)
+		x.claimed = x.ran && !out.Replayed
+		x.answer(result, out, err)
+	}
+	x.over = true
+}
+
+func (m *middleware) guards(r *http.Request) bool {
+	if m.o.Guards != nil {
+		return m.o.Guards(r)
+	}
+	return slices.Contains(m.o.Methods, r.Method)
+}
+
+// prepare reads the key and the body and fills in x.call. It reports a problem,
+// or that the request carries no key and need not.
+func (x *exchange) prepare() (p problem, guarded bool) {
+	m, r := x.m, x.r
+	var key string
+	var from source
+	var err error
+	if !m.o.Key.needsBody() {
+		if key, from, err = m.o.Key.read(r, nil); err != nil || key == "" {
+			return m.noKey(err), false
+		}
+		if p := m.checkKey(key); p.status != 0 {
+			return p, false
+		}
+		if x.call.Key.Scope = m.scope(r); x.call.Key.Scope == "" {
+			return m.noScope(), false
+		}
+	}
+	if x.body, err = readBody(x.body[:0], r, m.o.MaxBody); err != nil {
+		return bodyProblem(err), false
+	}
+	x.bodyRead = true
+	if m.o.Key.needsBody() {
+		if key, from, err = m.o.Key.read(r, x.body); err != nil || key == "" {
+			return m.noKey(err), false
+		}
+		if p := m.checkKey(key); p.status != 0 {
+			return p, false
+		}
+		if x.call.Key.Scope = m.scope(r); x.call.Key.Scope == "" {
+			return m.noScope(), false
+		}
+	}
+	path := pathOf(r)
+	x.identify(path, key, from)
+	var rest []byte
+	if x.scratch, rest, err = m.o.printer.append(x.scratch[:0], r, path, x.body); err != nil {
+		return problem{typ: TypeBodyInvalid, title: "Body cannot be compared", status: http.StatusBadRequest, detail: sentence(err)}, false
+	}
+	x.parts[0], x.parts[1] = x.scratch, rest
+	x.call.Fingerprint = m.engine.Fingerprint(x.parts[:]...)
+	return problem{}, true
+}
+
+// identify sets the key and the label of the call: one string holds both.
+func (x *exchange) identify(path, key string, from source) {
+	b := x.scratch[:0]
+	if x.m.o.KeySpace == PerRoute {
+		b = appendJoined(b, x.r.Method)
+		b = appendJoined(b, path)
+	}
+	if from != sourceHeader {
+		b = appendJoined(b, string(from))
+	}
+	b = appendJoined(b, key)
+	id := len(b)
+	b = append(b, x.r.Method...)
+	b = append(b, ' ')
+	b = append(b, path...)
+	b = append(b, ' ')
+	b = append(b, key...)
+	s := string(b)
+	x.call.Key.ID, x.call.Label = s[:id], s[id:]
+	x.scratch = b
+}
+
+// pathOf returns the path that the client asked for, unescaped. It is taken from
+// the request line, so that two routes behind http.StripPrefix are not one.
+func pathOf(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if path == "" || path[0] != '/' {
+		return r.URL.Path
+	}
+	if strings.IndexByte(path, '%') >= 0 {
+		return unescapePath(path, r.URL.Path)
+	}
+	return path
+}
+
+func (m *middleware) checkKey(key string) problem {
+	if err := m.o.checkKey(key); err != nil {
+		return problem{typ: TypeKeyMalformed, title: "Key malformed", status: http.StatusBadRequest, detail: sentence(err)}
+	}
+	return problem{}
+}
+
+// noKey is the answer to a request whose key is malformed or missing; no problem if
+// it may be missing.
+func (m *middleware) noKey(err error) problem {
+	switch {
+	case err != nil:
+		return problem{typ: TypeKeyMalformed, title: "Key malformed", status: http.StatusBadRequest, detail: sentence(err)}
+	case m.o.Required:
+		return problem{typ: TypeKeyMissing, title: "Key required", status: http.StatusBadRequest,
+			detail: "This request must carry an idempotency key" + m.o.Key.where() + ": the same for every retry, another for every new request."}
+	}
+	return problem{}
+}
+
+func (m *middleware) noScope() problem {
+	return problem{typ: TypeScopeMissing, title: "Caller not known", status: m.o.Statuses.MissingScope,
+		detail: "It cannot be told whose key this is. Authenticate, and send the request again."}
+}
+
+func bodyProblem(err error) problem {
+	if err == errBodyTooLarge {
+		return problem{typ: TypeBodyTooLarge, title: "Body too large", status: http.StatusRequestEntityTooLarge, closing: true,
+			detail: "The request body is larger than a request with an idempotency key may have. Nothing was carried out."}
+	}
+	return problem{typ: TypeBodyUnreadable, title: "Body unreadable", status: http.StatusBadRequest, closing: true,
+		detail: "The request body ended early or could not be decoded. Nothing was carried out."}
+}
+
+// sentence returns the text of an error as a sentence.
+func sentence(err error) string {
+	s := err.Error()
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + ". Nothing was carried out."
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package ibidhttp_test
+
+const raceEnabled = true

@@ -35,7 +35,7 @@ type Options struct {
 	SecretFile string
 	// Policy is the engine's.
 	Policy ibid.Policy
-	// Naked serves without ibid, and without the unique constraint.
+	// Naked serves without ibid, without Store, and without the unique constraint.
 	Naked bool
 	// Break names a way in which to be broken, see package broken; the unique
 	// constraint is then left out too, so that nothing hides it. Default: none.
@@ -51,6 +51,9 @@ const shutdownTimeout = 30 * time.Second
 // Run serves until ctx ends, and then lets what is in progress finish. It writes
 // to out where it listens, as its first line: "listening on http://127.0.0.1:8080".
 func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
+	if opts.Naked {
+		opts.Store = "memory:" // nothing will be kept in it
+	}
 	temp := ""
 	defer func() {
 		if temp != "" {

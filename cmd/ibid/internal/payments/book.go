@@ -119,7 +119,7 @@ type Payment struct {
 // payment of the same charge key, left by an earlier attempt, is returned
 // instead; a completed one is ErrExists, with the payment that is there.
 func (b *Book) Reserve(ctx context.Context, p Payment) (Payment, error) {
-	p.ID, p.Status = "pay_"+rand.Text(), "pending"
+	p.ID, p.Status = newID("pay_"), "pending"
 	res, err := b.db.ExecContext(ctx, `INSERT INTO payments (payment_id, charge_key, order_id, user_id, amount, currency, status)
 		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.ID, p.chargeKey, p.OrderID, p.user, p.Amount, p.Currency, p.Status)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *Book) AddRefund(ctx context.Context, r Refund) (Refund, error) {
 	if err != nil {
 		return r, found("refund", err)
 	}
-	r.ID, r.Status = "ref_"+rand.Text(), "completed"
+	r.ID, r.Status = newID("ref_"), "completed"
 	res, err := tx.ExecContext(ctx, `INSERT INTO refunds (refund_id, refund_key, payment_id, user_id, amount, currency)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, r.ID, r.refundKey, r.PaymentID, r.user, r.Amount, r.Currency)
 	if err != nil {
@@ -223,6 +223,9 @@ func refund(ctx context.Context, q querier, where string, args ...any) (Refund, 
 		Scan(&r.ID, &r.refundKey, &r.PaymentID, &r.user, &r.Amount, &r.Currency)
 	return r, found("read the refund", err)
 }
+
+// newID returns 60 random bits after a prefix: enough for a demonstration.
+func newID(prefix string) string { return prefix + rand.Text()[:12] }
 
 // found wraps err, and makes ErrNotFound of a missing row.
 func found(what string, err error) error {

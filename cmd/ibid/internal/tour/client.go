@@ -70,7 +70,7 @@ func (a answer) kind() string {
 	case a.status < 300:
 		return "first"
 	case strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json"):
-		var p struct{ Type, Title string }
+		var p struct{ Type string }
 		if json.Unmarshal(a.body, &p) == nil && p.Type != "" {
 			return p.Type[strings.LastIndexAny(p.Type, "/#:")+1:]
 		}
@@ -85,9 +85,10 @@ func (a answer) String() string {
 	}
 	s := fmt.Sprintf("%d %s", a.status, a.kind())
 	if strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json") {
-		var p struct{ Title, Detail string }
+		var p struct{ Detail string }
 		if json.Unmarshal(a.body, &p) == nil && p.Detail != "" {
-			return s + ": " + p.Detail
+			detail, _, _ := strings.Cut(p.Detail, ". ") // the first sentence says enough
+			return s + ": " + strings.TrimSuffix(detail, ".")
 		}
 	}
 	if len(a.body) > 200 {
@@ -165,21 +166,29 @@ func read(resp *http.Response, err error) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}
 }
 
-// charges asks the ledger how many charges it holds for order.
-func (c *client) charges(ctx context.Context, server, order string) (int, error) {
+// charge is one charge in the ledger.
+type charge struct {
+	PaymentID string `json:"payment_id"`
+}
+
+// ledger returns the charges that the ledger holds for order.
+func (c *client) ledger(ctx context.Context, server, order string) ([]charge, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/ledger?order_id="+url.QueryEscape(order), nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	a := read(c.http.Do(req))
 	if a.err != nil {
-		return 0, fmt.Errorf("ask the ledger: %w", a.err)
+		return nil, fmt.Errorf("ask the ledger: %w", a.err)
 	}
-	var l struct{ Count *int }
-	if err := json.Unmarshal(a.body, &l); err != nil || l.Count == nil || a.status != http.StatusOK {
-		return 0, fmt.Errorf("ask the ledger: %s", a)
+	var l struct {
+		Count   *int     `json:"count"`
+		Charges []charge `json:"charges"`
 	}
-	return *l.Count, nil
+	if err := json.Unmarshal(a.body, &l); err != nil || a.status != http.StatusOK || l.Count == nil || *l.Count != len(l.Charges) {
+		return nil, fmt.Errorf("ask the ledger: %s", a)
+	}
+	return l.Charges, nil
 }
 
 // sendRaw sends lines as they are, after those of the request, over a

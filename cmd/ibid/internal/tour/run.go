@@ -86,7 +86,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	t := &tour{opts: opts, client: newClient(), id: strings.ToLower(rand.Text()[:6]), charges: map[string]int{}}
+	t := &tour{opts: opts, client: newClient(), id: strings.ToLower(rand.Text()[:5]), charges: map[string]int{}}
 	if t.dir, err = os.MkdirTemp("", "ibid-demo-"); err != nil {
 		return Report{}, fmt.Errorf("make the tour's folder: %w", err)
 	}

@@ -37,7 +37,7 @@ func Scenes() []Scene {
 		},
 		{
 			Name: "mismatch", play: mismatch,
-			Title:  "Another body under the same key, also while the first is in progress",
+			Title:  "Another body under the same key",
 			Proves: "no mix-up: what is asked under a used key is refused, and never runs",
 		},
 		{
@@ -72,8 +72,8 @@ func Scenes() []Scene {
 		},
 		{
 			Name: "slow", play: slow,
-			Title:  "The handler takes longer than the lease",
-			Proves: "a claim is renewed while the work runs",
+			Title:  "The handler takes longer than the lease; duplicates and another body come meanwhile",
+			Proves: "a claim is renewed while the work runs, and mismatch beats in progress",
 		},
 		{
 			Name: "failures", play: failures,

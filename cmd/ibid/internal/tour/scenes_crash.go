@@ -43,7 +43,7 @@ func (s *stage) crash(ctx context.Context, takeover string, charged, uncharged, 
 	if server, err = s.start(ctx, p); err != nil {
 		return nil, err
 	}
-	s.step("$ ibid "+strings.Join(quoted(server.args), " "), "listening on "+server.URL)
+	s.step("the server is started again, over the same files", "listening on "+server.URL)
 	return server, s.send(ctx, server.URL, settled).is("the payment before the crash", "201 replayed")
 }
 
@@ -108,10 +108,16 @@ func crashRefuse(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	// The operator looked into the ledger.
-	body := `{"order_id":"` + s.order("o-charged-refuse") + `","amount":3000,"currency":"TWD","status":"completed"}`
+	// The operator looks into the ledger, and says what he found.
+	charges, err := s.client.ledger(ctx, server.URL, s.order("o-charged-refuse"))
+	if err != nil {
+		return err
+	}
+	id := charges[0].PaymentID
+	body := `{"payment_id":"` + id + `","order_id":"` + s.order("o-charged-refuse") + `","amount":3000,"currency":"TWD","status":"completed"}`
 	resolve := append([]string{"keys", "resolve"}, keyFlags(charged)...)
-	err = s.run(ctx, append(resolve, "--status", "201", "--header", "Content-Type: application/json", "--body", body)...)
+	err = s.run(ctx, append(resolve, "--status", "201", "--header", "Location: /payments/"+id,
+		"--header", "Content-Type: application/json", "--body", body)...)
 	if err != nil {
 		return err
 	}
@@ -123,6 +129,7 @@ func crashRefuse(ctx context.Context, s *stage) error {
 	return all(
 		done.is("the retry of what was resolved as done", "201 replayed"),
 		expect("its body", body, string(done.body)),
+		expect("its Location", "/payments/"+id, done.header.Get("Location")),
 		notDone.is("the retry of what was resolved as not done", "201 first"),
 		s.ledger(ctx, server.URL, "o-charged-refuse", 1),
 		s.ledger(ctx, server.URL, "o-uncharged-refuse", 1),

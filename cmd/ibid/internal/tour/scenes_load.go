@@ -98,13 +98,14 @@ func duplicates(ctx context.Context, s *stage) error {
 	s.step(fmt.Sprintf("%s keys × %d × POST /payments, asked again while in progress", number(keys), copies), seen.String())
 	total := 0
 	for k := range keys {
-		n, err := s.client.charges(ctx, server, s.order(fmt.Sprintf("o-many-%d", k)))
+		order := s.order(fmt.Sprintf("o-many-%d", k))
+		charges, err := s.client.ledger(ctx, server, order)
 		if err != nil {
 			return err
 		}
-		s.charges[s.order(fmt.Sprintf("o-many-%d", k))] = n
-		total += n
-		if err := expect(fmt.Sprintf("charges of %s", s.order(fmt.Sprintf("o-many-%d", k))), 1, n); err != nil {
+		s.charges[order] = len(charges)
+		total += len(charges)
+		if err := expect("charges of "+order, 1, len(charges)); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package tour
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -45,12 +46,15 @@ func slow(ctx context.Context, s *stage) error {
 		return err
 	}
 	r := s.payment("slow", "o-slow")
-	delayed := r.with("Demo-Hold", takes)
-	running := s.later(ctx, server.URL, delayed)
+	other := r
+	other.body = strings.Replace(r.body, "3000", "9000", 1)
+	held := r.with("Demo-Hold", takes)
+	running := s.later(ctx, server.URL, held)
 	if err := s.untilCharged(ctx, server.URL, "o-slow"); err != nil {
 		return err
 	}
-	s.step(delayed.String(), "nothing yet; the lease is "+lease.String())
+	s.step(held.String(), "nothing yet: it is charged, and not answered; the lease is "+lease.String())
+	meanwhile := s.send(ctx, server.URL, other)
 	seen := tally{}
 	var first answer
 	for first.status == 0 && first.err == nil {
@@ -69,6 +73,7 @@ func slow(ctx context.Context, s *stage) error {
 		first.is("the first answer", "201 first"),
 		// The last may have been sent after the first was answered.
 		seen.only("409 in-progress", "201 replayed"),
+		meanwhile.is("another body meanwhile", "422 key-reused"),
 		again.is("the same afterwards", "201 replayed"),
 	)
 }

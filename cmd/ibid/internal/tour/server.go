@@ -18,7 +18,6 @@ type Server struct {
 	// URL is where it listens, without a slash at the end.
 	URL string
 
-	args   []string
 	cmd    *exec.Cmd
 	stdin  io.Closer // the server ends when it is closed
 	stderr *tail
@@ -36,7 +35,7 @@ const (
 // its first line, and end when its standard input does: so that no server
 // outlives the tour, however the tour ends.
 func start(ctx context.Context, program string, args []string) (*Server, error) {
-	s := &Server{args: args, stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
+	s := &Server{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
 	s.cmd = exec.Command(program, args...)
 	s.cmd.Stderr = s.stderr
 	stdin, err := s.cmd.StdinPipe()

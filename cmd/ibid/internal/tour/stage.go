@@ -126,11 +126,12 @@ func (s *stage) send(ctx context.Context, server string, r request) answer {
 
 // ledger expects the ledger to hold want charges of order.
 func (s *stage) ledger(ctx context.Context, server, order string, want int) error {
-	n, err := s.client.charges(ctx, server, s.order(order))
+	charges, err := s.client.ledger(ctx, server, s.order(order))
 	if err != nil {
 		return err
 	}
-	s.record(Step{Sent: "GET /ledger?order_id=" + s.order(order), Got: plural(n, "charge"), Charges: &n})
+	n := len(charges)
+	s.record(Step{Sent: "GET /ledger?order_id=" + s.order(order), Got: plural(n, "charge") + " of " + s.order(order), Charges: &n})
 	s.charges[s.order(order)] = n
 	return expect("charges of "+s.order(order), want, n)
 }
@@ -154,8 +155,8 @@ func until(ctx context.Context, limit time.Duration, ok func() (bool, error)) (b
 // made it is then in the middle of its work.
 func (s *stage) untilCharged(ctx context.Context, server, order string) error {
 	charged, err := until(ctx, patience, func() (bool, error) {
-		n, err := s.client.charges(ctx, server, s.order(order))
-		return n > 0, err
+		charges, err := s.client.ledger(ctx, server, s.order(order))
+		return len(charges) > 0, err
 	})
 	if err != nil || charged {
 		return err

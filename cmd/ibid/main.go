@@ -3,24 +3,67 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
 	"github.com/alecthomas/kong"
-
-	_ "modernc.org/sqlite" // registers the pure-Go driver "sqlite"
-
-	_ "github.com/ibid-go/ibid"
 )
 
 // commands is the command line of the program.
 type commands struct {
-	Demo demoCommand `cmd:"" help:"Run the tour of the payments service."`
+	Demo    demoCommand    `cmd:"" help:"Run a tour that puts the promises to the test, or serve the payments API of the tour."`
+	Keys    keysCommand    `cmd:"" help:"Look at keys, resolve unknown outcomes, forget keys."`
+	Store   storeCommand   `cmd:"" help:"Check stores."`
+	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
-type demoCommand struct{}
-
-func (demoCommand) Run() error { return nil }
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}); err != nil {
+		fmt.Fprintln(os.Stderr, "ibid:", trimmed(err))
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run runs one command line.
+func run(ctx context.Context, args []string, std streams) error {
 	var line commands
-	program := kong.Parse(&line, kong.Name("ibid"), kong.Description("Idempotency for side effects that must not happen twice."))
-	program.FatalIfErrorf(program.Run())
+	parser, err := kong.New(&line,
+		kong.Name("ibid"),
+		kong.Description("Idempotency for side effects that must not happen twice."),
+		kong.UsageOnError(),
+		kong.Writers(std.out, std.err),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+	)
+	if err != nil {
+		return err
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return err
+	}
+	return command.Run()
+}
+
+// trimmed is err's text without the name of the program, which comes first
+// anyway.
+func trimmed(err error) string {
+	s := err.Error()
+	if len(s) > 6 && s[:6] == "ibid: " {
+		return s[6:]
+	}
+	return s
 }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/ibid-go/ibid"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/serve"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/stores"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/tour"
+)
+
+// demoCommand runs the tour, or serves.
+type demoCommand struct {
+	Store      string   `placeholder:"URL" help:"Store of the keys: memory: or sqlite:PATH. Default: an SQLite file in a temporary folder."`
+	SecretFile string   `placeholder:"FILE" help:"File with the secret of the store."`
+	Break      string   `enum:",no-claim,release-after-success,request-context" default:"" placeholder:"HOW" help:"Break the service on purpose: no-claim, release-after-success or request-context. The tour must then fail."`
+	JSON       bool     `name:"json" help:"Print one JSON object per scene, and a last one with the totals."`
+	Scene      []string `placeholder:"NAME" help:"Play only these scenes."`
+
+	Serve    string        `group:"Serving" placeholder:"ADDR" help:"Serve the payments API at ADDR for curl, instead of running the tour."`
+	Data     string        `group:"Serving" placeholder:"PATH" help:"SQLite file of the payments and the ledger. Default: beside the store's file."`
+	Takeover string        `group:"Serving" enum:"refuse,probe" default:"refuse" help:"What follows an attempt that vanished: refuse or probe."`
+	Lease    time.Duration `group:"Serving" help:"How long a claim holds without renewal. Default 30s."`
+	MaxRun   time.Duration `group:"Serving" help:"How long one attempt may run. Default 5m."`
+	Retain   time.Duration `group:"Serving" help:"How long an answer is replayed. Default 24h."`
+	Remember time.Duration `group:"Serving" help:"How long after that the key is refused as expired. Default 0s."`
+	Wait     time.Duration `group:"Serving" help:"How long a duplicate waits for the first request. Default 0s."`
+	Naked    bool          `group:"Serving" help:"Serve without ibid and without the unique constraint."`
+	Attached bool          `hidden:"" help:"End when standard input does, and not on an interrupt."`
+}
+
+// Run implements kong's command.
+func (c *demoCommand) Run(ctx context.Context, std streams) error {
+	if c.Serve != "" {
+		return c.serve(ctx, std)
+	}
+	if flag := c.servingOnly(); flag != "" {
+		return fmt.Errorf("%s has a meaning only with --serve", flag)
+	}
+	return c.tour(ctx, std)
+}
+
+// servingOnly returns the first flag given that the tour does not know.
+func (c *demoCommand) servingOnly() string {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"--data", c.Data != ""}, {"--takeover", c.Takeover != "refuse"}, {"--lease", c.Lease != 0}, {"--max-run", c.MaxRun != 0},
+		{"--retain", c.Retain != 0}, {"--remember", c.Remember != 0}, {"--wait", c.Wait != 0}, {"--naked", c.Naked},
+	} {
+		if f.given {
+			return f.name
+		}
+	}
+	return ""
+}
+
+func (c *demoCommand) serve(ctx context.Context, std streams) error {
+	if len(c.Scene) > 0 || c.JSON {
+		return errors.New("--scene and --json have no meaning with --serve")
+	}
+	if c.Naked && c.Break != "" {
+		return errors.New("--naked leaves ibid out: there is nothing to --break")
+	}
+	if c.Attached {
+		signal.Ignore(os.Interrupt) // whoever started the process ends it
+		attached, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		go func() {
+			io.Copy(io.Discard, std.in) // an error is an end, too
+			end()
+		}()
+		ctx = attached
+	}
+	policy := ibid.Policy{Lease: c.Lease, MaxRun: c.MaxRun, Retain: c.Retain, Remember: c.Remember, Wait: c.Wait}
+	if c.Takeover == "probe" {
+		policy.Takeover = ibid.Probe
+	}
+	return serve.Run(ctx, serve.Options{
+		Addr: c.Serve, Store: c.Store, Data: c.Data, SecretFile: c.SecretFile, Policy: policy, Naked: c.Naked, Break: c.Break,
+		Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}, std.out)
+}
+
+func (c *demoCommand) tour(ctx context.Context, std streams) error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	opts := tour.Options{
+		Program: program, Store: c.Store, SecretFile: c.SecretFile, Break: c.Break, Only: c.Scene, Out: printer(std.out, c.JSON),
+	}
+	if c.Store != "" {
+		if opts.Survives, err = survives(ctx, c.Store); err != nil {
+			return err
+		}
+	}
+	_, err = tour.Run(ctx, opts)
+	return err
+}
+
+// survives asks the store what its records survive.
+func survives(ctx context.Context, address string) (ibid.Survival, error) {
+	store, err := stores.Open(ctx, address, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer store.Close()
+	describer, ok := ibid.As[ibid.Describer](store)
+	if !ok {
+		return 0, nil
+	}
+	d, err := describer.Describe(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("store %q: %w", address, err)
+	}
+	return d.Survives, nil
+}
+
+// printer is plain when out is not a terminal, and when NO_COLOR asks for it.
+func printer(out io.Writer, asJSON bool) tour.Printer {
+	if asJSON {
+		return tour.JSON(out)
+	}
+	terminal := false
+	if f, ok := out.(*os.File); ok {
+		info, err := f.Stat()
+		terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	}
+	return tour.Text(out, &tour.TextOptions{Terminal: terminal, Colour: terminal && os.Getenv("NO_COLOR") == ""})
+}

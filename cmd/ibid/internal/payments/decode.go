@@ -1,0 +1,31 @@
+package payments
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 64 << 10
+
+// decode reads the body of r, which must be one JSON object with no fields but
+// those of into.
+func decode(r *http.Request, into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if err != nil {
+		return fmt.Errorf("read the body: %w", err)
+	}
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("the body must be one JSON object: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the body must be one JSON object: there is more after it")
+	}
+	return nil
+}

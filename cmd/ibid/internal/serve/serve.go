@@ -1,0 +1,150 @@
+// Package serve runs the payments service with ibid around its two POST routes.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/ibid-go/ibid"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/broken"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/payments"
+	"github.com/ibid-go/ibid/cmd/ibid/internal/stores"
+	"github.com/ibid-go/ibid/ibidhttp"
+)
+
+// Options of Run. The zero value of each optional field is the default.
+type Options struct {
+	// Addr is where to listen: "127.0.0.1:8080"; port 0 lets the kernel choose. Required.
+	Addr string
+	// Store is the URL of the store. Default: an SQLite file in a temporary
+	// folder, which is removed when the service ends in good order.
+	Store string
+	// Data is the SQLite file of payments and charges. Default: the file of a
+	// sqlite store with ".payments" at its end, or one in a temporary folder.
+	Data string
+	// SecretFile holds the secret of the store. Default: none.
+	SecretFile string
+	// Policy is the engine's.
+	Policy ibid.Policy
+	// Naked serves without ibid, without Store, and without the unique constraint.
+	Naked bool
+	// Break names a way in which to be broken, see package broken; the unique
+	// constraint is then left out too, so that nothing hides it. Default: none.
+	Break string
+	// Log is what is logged to. Required.
+	Log *slog.Logger
+}
+
+// shutdownTimeout bounds how long requests in progress may take when the
+// service is asked to end.
+const shutdownTimeout = 30 * time.Second
+
+// Run serves until ctx ends, and then lets what is in progress finish. It writes
+// to out where it listens, as its first line: "listening on http://127.0.0.1:8080".
+func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
+	if opts.Naked {
+		opts.Store = "memory:" // nothing will be kept in it
+	}
+	temp := ""
+	defer func() {
+		if temp != "" {
+			os.RemoveAll(temp)
+		}
+	}()
+	if opts.Store == "" || opts.Data == "" && opts.Store == "memory:" {
+		if temp, err = os.MkdirTemp("", "ibid-demo-"); err != nil {
+			return fmt.Errorf("make a temporary folder: %w", err)
+		}
+		if opts.Store == "" {
+			opts.Store = "sqlite:" + filepath.Join(temp, "keys.db")
+		}
+	}
+	secret, err := stores.Secret(opts.SecretFile)
+	if err != nil {
+		return err
+	}
+	store, err := stores.Open(ctx, opts.Store, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if opts.Data == "" {
+		opts.Data = store.Path + ".payments"
+		if store.Path == "" {
+			opts.Data = filepath.Join(temp, "payments.db")
+		}
+	}
+	book, err := payments.OpenBook(ctx, opts.Data, &payments.BookOptions{NoConstraint: opts.Naked || opts.Break != ""})
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+
+	engine, err := ibid.New(ctx, broken.Store(opts.Break, store), &ibid.Options{
+		Policy:  opts.Policy,
+		Secret:  secret,
+		Observe: []func(context.Context, ibid.Event){ibid.LogTo(opts.Log)},
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", opts.Addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
+	fmt.Fprintf(out, "keys in %s, payments and ledger in %s\n", opts.Store, opts.Data)
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	sweeping, stopSweeping := context.WithCancel(ctx)
+	defer stopSweeping()
+	background.Go(func() { engine.Sweep(sweeping, time.Minute) })
+
+	server := &http.Server{Handler: routes(engine, book, opts), ReadHeaderTimeout: 10 * time.Second}
+	return serve(ctx, server, listener, engine)
+}
+
+// routes puts one middleware around each POST route: they differ in how they
+// look up what a vanished attempt did.
+func routes(engine *ibid.Engine, book *payments.Book, opts Options) http.Handler {
+	service := payments.New(book)
+	if opts.Naked {
+		return service.Routes(nil, nil)
+	}
+	guard := func(probe func(http.ResponseWriter, *http.Request) ibid.Found) payments.Middleware {
+		o := ibidhttp.IETF()
+		o.Required = true
+		if opts.Policy.Takeover == ibid.Probe {
+			o.Probe = probe
+		}
+		return broken.Middleware(opts.Break, ibidhttp.New(engine, ibidhttp.ByHeader(payments.UserHeader), o))
+	}
+	return service.Routes(guard(service.ProbePayment), guard(service.ProbeRefund))
+}
+
+// serve serves until ctx ends; then no new request is accepted, those in
+// progress end, and all results are recorded.
+func serve(ctx context.Context, server *http.Server, listener net.Listener, engine *ibid.Engine) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := errors.Join(server.Shutdown(ending), engine.Drain(ending))
+	<-failed // http.ErrServerClosed
+	return err
+}

@@ -98,17 +98,7 @@ type Keep struct {
 // State is what a store says of a key, judged by its own clock.
 type State uint8
 
-// The states of a key.
-//
-//	            Begin                  Complete              Retain over
-//	(absent) ──────────▶ in progress ─────────────▶ completed ──────────▶ expired
-//	    ▲                 │   ▲   │                                          │
-//	    │         Release │   │   │ lease over,                     Remember │
-//	    │                 ▼   │   ▼ or given up                         over │
-//	    │            released │  lapsed ──Complete──▶ completed              │
-//	    │                 │   │   │                                          │
-//	    │                 └───┴───┘ Begin (takeover: of a lapsed claim)      │
-//	    └────────────────────────────────────────────────────────────────────┘
+// The states of a key. The package comment shows how they follow each other.
 const (
 	// Absent means that nothing is kept of the key.
 	Absent State = iota

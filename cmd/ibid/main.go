@@ -43,7 +43,6 @@ func run(ctx context.Context, args []string, std streams) error {
 	parser, err := kong.New(&line,
 		kong.Name("ibid"),
 		kong.Description("Idempotency for side effects that must not happen twice."),
-		kong.UsageOnError(),
 		kong.Writers(std.out, std.err),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std),

@@ -34,6 +34,7 @@ func (c *storeCheckCommand) Run(ctx context.Context, std streams) error {
 	if err := describe(ctx, std.out, target); err != nil {
 		return err
 	}
+	fmt.Fprintf(std.out, "%d cases, some of which wait for leases to end …\n", len(storetest.Cases()))
 	failed, lacking := 0, map[storetest.Needs]int{} // what is needed → how many cases need it
 	reports := storetest.Check(ctx, target)
 	for _, r := range reports {

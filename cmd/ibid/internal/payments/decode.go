@@ -21,7 +21,12 @@ func decode(r *http.Request, into any) error {
 	}
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	err = d.Decode(into)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped) && mistyped.Field != "":
+		return fmt.Errorf("%s cannot be the JSON %s", mistyped.Field, mistyped.Value)
+	case err != nil:
 		return fmt.Errorf("the body must be one JSON object: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {

@@ -101,8 +101,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
-	fmt.Fprintf(out, "keys in %s, payments and ledger in %s\n", opts.Store, opts.Data)
+	welcome(out, listener.Addr().(*net.TCPAddr), opts)
 
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -112,6 +111,27 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 
 	server := &http.Server{Handler: routes(engine, book, opts), ReadHeaderTimeout: 10 * time.Second}
 	return serve(ctx, server, listener, engine)
+}
+
+// welcome says where the service listens, and what to try.
+func welcome(out io.Writer, addr *net.TCPAddr, opts Options) {
+	host := addr.String()
+	if addr.IP.IsUnspecified() {
+		host = fmt.Sprintf("localhost:%d", addr.Port)
+	}
+	fmt.Fprintf(out, "listening on http://%s\n", host)
+	fmt.Fprintf(out, "payments and ledger in %s\n", opts.Data)
+	if !opts.Naked {
+		fmt.Fprintf(out, "keys in %s\n", opts.Store)
+	}
+	fmt.Fprintf(out, `
+	curl -i http://%[1]s/payments -H 'X-User-ID: alice' -H 'Idempotency-Key: "k-1"' \
+	     -d '{"order_id":"o-1","amount":3000,"currency":"TWD"}'
+	curl http://%[1]s/ledger?order_id=o-1
+
+Send the first again, with another amount, or with a fault: -H 'Demo-Delay: 2s' before the charge, -H 'Demo-Hold: 2s' after it,
+-H 'Demo-Fail: 503-before', or 500-after, panic-after, exit-after.
+`, host)
 }
 
 // routes puts one middleware around each POST route: they differ in how they

@@ -1,6 +1,7 @@
 package ibid
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -56,7 +57,9 @@ func (e *Engine) wait(ctx context.Context, op *operation, work Work) ([]byte, Ou
 		return e.takeLead(ctx, op, f, work, began)
 	case <-f.done:
 		e.waited(ctx, op, began)
-		return e.answer(ctx, op, f.rec)
+		rec := f.rec
+		rec.Result = bytes.Clone(rec.Result) // each caller's own
+		return e.answer(ctx, op, rec)
 	case <-timer.C:
 		e.waited(ctx, op, began)
 		return e.answer(ctx, op, Record{State: InProgress, Fingerprint: op.fingerprint})

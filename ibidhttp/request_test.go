@@ -143,7 +143,7 @@ func TestTheHandlerReadsTheWholeBody(t *testing.T) {
 				t.Error(err)
 			}
 			if len(body) > 0 {
-				if _, err := r.Body.Read(make([]byte, 1)); err != http.ErrBodyReadAfterClose {
+				if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 					t.Errorf("read after close: %v", err)
 				}
 			}

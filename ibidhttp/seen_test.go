@@ -104,7 +104,7 @@ func TestAHandlerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			http.Error(w, "gave up: "+context.Cause(r.Context()).Error(), 504)
+			http.Error(w, "gave up: "+context.Cause(r.Context()).Error(), http.StatusGatewayTimeout)
 		})
 		began := time.Now()
 		wantProblem(t, s.post("k", "{}"), 409, ibidhttp.TypeUnknown)

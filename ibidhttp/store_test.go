@@ -112,6 +112,7 @@ func TestNothingIsAnsweredBeforeItIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
 		if !fail && (resp.StatusCode != 201 || len(body) != 100_000) {
 			t.Errorf("%d, %d bytes", resp.StatusCode, len(body))
 		}

@@ -53,8 +53,14 @@ func (c *demoCommand) servingOnly() string {
 		name  string
 		given bool
 	}{
-		{"--data", c.Data != ""}, {"--takeover", c.Takeover != "refuse"}, {"--lease", c.Lease != 0}, {"--max-run", c.MaxRun != 0},
-		{"--retain", c.Retain != 0}, {"--remember", c.Remember != 0}, {"--wait", c.Wait != 0}, {"--naked", c.Naked},
+		{"--data", c.Data != ""},
+		{"--takeover", c.Takeover != "refuse"},
+		{"--lease", c.Lease != 0},
+		{"--max-run", c.MaxRun != 0},
+		{"--retain", c.Retain != 0},
+		{"--remember", c.Remember != 0},
+		{"--wait", c.Wait != 0},
+		{"--naked", c.Naked},
 	} {
 		if f.given {
 			return f.name
@@ -75,7 +81,7 @@ func (c *demoCommand) serve(ctx context.Context, std streams) error {
 		attached, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
 		go func() {
-			io.Copy(io.Discard, std.in) // an error is an end, too
+			_, _ = io.Copy(io.Discard, std.in) // an error is an end, too
 			end()
 		}()
 		ctx = attached
@@ -108,12 +114,12 @@ func (c *demoCommand) tour(ctx context.Context, std streams) error {
 }
 
 // survives asks the store what its records survive.
-func survives(ctx context.Context, address string) (ibid.Survival, error) {
+func survives(ctx context.Context, address string) (s ibid.Survival, err error) {
 	store, err := stores.Open(ctx, address, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer store.Close()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	describer, ok := ibid.As[ibid.Describer](store)
 	if !ok {
 		return 0, nil

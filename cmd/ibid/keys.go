@@ -39,8 +39,7 @@ func (f *storeFlags) open(ctx context.Context, policy ibid.Policy) (*ibid.Engine
 	}
 	engine, err := ibid.New(ctx, store, &ibid.Options{Secret: secret, Policy: policy})
 	if err != nil {
-		store.Close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	return engine, store, nil
 }

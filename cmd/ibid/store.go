@@ -110,7 +110,7 @@ func describe(ctx context.Context, w io.Writer, target storetest.Target) error {
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer func() { _ = done() }() // it was only read
 	describer, ok := ibid.As[ibid.Describer](store)
 	if !ok {
 		return nil

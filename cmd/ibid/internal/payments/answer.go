@@ -18,7 +18,7 @@ func (a answer) write(w http.ResponseWriter) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.status)
-	w.Write(a.body)
+	_, _ = w.Write(a.body) // a caller that is gone reads nothing
 }
 
 func newAnswer(status int, location string, body any) answer {

@@ -94,8 +94,7 @@ func OpenBook(ctx context.Context, path string, opts *BookOptions) (*Book, error
 		statements += constraints
 	}
 	if _, err := db.ExecContext(ctx, statements); err != nil {
-		db.Close()
-		return nil, fmt.Errorf("open the book %s: %w", path, err)
+		return nil, fmt.Errorf("open the book %s: %w", path, errors.Join(err, db.Close()))
 	}
 	return &Book{db: db}, nil
 }

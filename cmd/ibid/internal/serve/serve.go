@@ -76,7 +76,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	if opts.Data == "" {
 		opts.Data = store.Path + ".payments"
 		if store.Path == "" {
@@ -87,7 +87,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer book.Close()
+	defer func() { err = errors.Join(err, book.Close()) }()
 
 	engine, err := ibid.New(ctx, broken.Store(opts.Break, store), &ibid.Options{
 		Policy:  opts.Policy,
@@ -107,7 +107,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	defer background.Wait()
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
-	background.Go(func() { engine.Sweep(sweeping, time.Minute) })
+	background.Go(func() { _ = engine.Sweep(sweeping, time.Minute) }) // its error is that of its context
 
 	server := &http.Server{Handler: routes(engine, book, opts), ReadHeaderTimeout: 10 * time.Second}
 	return serve(ctx, server, listener, engine)
@@ -165,6 +165,8 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, engi
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	err := errors.Join(server.Shutdown(ending), engine.Drain(ending))
-	<-failed // http.ErrServerClosed
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }

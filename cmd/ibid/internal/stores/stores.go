@@ -60,7 +60,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Opened, error) {
 	case "memory":
 		switch {
 		case path != "":
-			return nil, fmt.Errorf("store %q: nothing may follow memory:", address)
+			return nil, fmt.Errorf("store %q: the address must end after memory:, a store in memory has no name", address)
 		case existing:
 			return nil, fmt.Errorf("store %q: what a service keeps in its memory cannot be opened from outside of it", address)
 		}
@@ -91,8 +91,7 @@ func openSQLite(ctx context.Context, address, path string, existing bool) (*Open
 	}
 	store, err := sqlstore.OpenSQLite(ctx, db, &sqlstore.SQLiteOptions{NoMigrate: existing})
 	if err != nil {
-		db.Close()
-		return nil, fmt.Errorf("store %q: %w", address, err)
+		return nil, fmt.Errorf("store %q: %w", address, errors.Join(err, db.Close()))
 	}
 	return &Opened{Store: store, URL: address, Path: path, close: func() error {
 		return errors.Join(store.Close(), db.Close())

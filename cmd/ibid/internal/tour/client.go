@@ -108,7 +108,7 @@ func (a answer) wire() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", a.status)
-	h.Write(&b) // in alphabetical order
+	_ = h.Write(&b) // in alphabetical order; a Builder takes everything
 	b.WriteString("\n")
 	b.Write(a.body)
 	return b.String()
@@ -201,8 +201,10 @@ func (c *client) sendRaw(ctx context.Context, server string, r request, lines ..
 	if err != nil {
 		return answer{err: err}
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	defer io.Closer(conn).Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return answer{err: err}
+	}
 	head := []string{
 		"POST " + r.path + " HTTP/1.1", "Host: " + host, "Connection: close", "Content-Type: application/json",
 		"X-User-ID: " + r.user, fmt.Sprintf("Content-Length: %d", len(r.body)),

@@ -145,9 +145,9 @@ type jsonPrinter struct{ enc *json.Encoder }
 func (jsonPrinter) Scene(int, int, Scene) {}
 func (jsonPrinter) Step(Step)             {}
 func (jsonPrinter) Progress(int, int)     {}
-func (p jsonPrinter) Done(r Result)       { p.enc.Encode(r) }
+func (p jsonPrinter) Done(r Result)       { _ = p.enc.Encode(r) } // who stopped reading misses nothing
 func (p jsonPrinter) Total(r Report) {
-	p.enc.Encode(struct {
+	_ = p.enc.Encode(struct {
 		Total Report `json:"total"`
 	}{r})
 }

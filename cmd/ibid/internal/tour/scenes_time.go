@@ -110,8 +110,8 @@ func failures(ctx context.Context, s *stage) error {
 }
 
 func expiry(ctx context.Context, s *stage) error {
-	const retain, remember = 2 * time.Second, 3 * time.Second
-	server, err := s.start(ctx, profile{lease: 500 * time.Millisecond, maxRun: time.Second, retain: retain, remember: remember})
+	const retain, remember = 3 * time.Second, 3 * time.Second
+	server, err := s.start(ctx, profile{lease: time.Second, maxRun: 2 * time.Second, retain: retain, remember: remember})
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ func start(ctx context.Context, program string, args []string) (*Server, error) 
 				break
 			}
 		}
-		io.Copy(io.Discard, stdout) // until the process ends
-		s.cmd.Wait()                // how it ended is no news: the tour ends it
+		_, _ = io.Copy(io.Discard, stdout) // until the process ends
+		_ = s.cmd.Wait()                   // how it ended is no news: the tour ends it
 		close(s.ended)
 	}()
 	timeout := time.NewTimer(startTimeout)
@@ -81,7 +81,7 @@ func start(ctx context.Context, program string, args []string) (*Server, error) 
 
 // Kill ends the process as kill -9 does: nothing in it runs any more.
 func (s *Server) Kill() {
-	s.cmd.Process.Kill() // an error means that it has ended
+	_ = s.cmd.Process.Kill() // an error means that it has ended
 	<-s.ended
 	s.stdin.Close()
 }

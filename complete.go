@@ -153,8 +153,8 @@ type preparation struct{ payload, sealed []byte }
 // what every caller gets once the transaction has committed. In work
 // of Engine.Do, value is a []byte. Prepare is called once per attempt.
 //
-// ErrInvalid reports that ctx belongs to no work with a claim, or that value was prepared
-// already.
+// ErrInvalid reports that ctx belongs to no work with a claim, or that value
+// was prepared already.
 func Prepare(ctx context.Context, value any) (Completion, error) {
 	a := attemptFrom(ctx)
 	if a == nil || a.Token.IsZero() {

@@ -142,8 +142,8 @@ func (e *Engine) newAttempt(ctx context.Context, op *operation, rec Record, aske
 }
 
 // answer says what a record means to a caller that did not get the claim. A
-// mismatch comes before everything but expiry: another request under the key is wrong, whatever
-// became of the first.
+// mismatch comes before everything but expiry: another request under the key
+// is wrong, whatever became of the first.
 func (e *Engine) answer(ctx context.Context, op *operation, rec Record) ([]byte, Outcome, error) {
 	data, out, kind, err := e.read(op, rec)
 	if kind != EventReplayed {

@@ -125,7 +125,7 @@ func (e *Engine) giveUp(a *attempt, cause error) {
 
 // committed returns the recorded answer of work that prepared its completion
 // and then failed: its COMMIT may have been applied after all.
-func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) { //nolint:staticcheck // the error is an answer, not this function's own
+func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) {
 	if a.preparation() == nil {
 		return nil, Outcome{}, nil, false
 	}

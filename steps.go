@@ -8,8 +8,9 @@ import (
 // Steps, for package steps and stores: an operation of several steps keeps
 // which of them finished, under its claim, so that a later attempt skips them.
 
-// LoadSteps returns the step state that the last SaveSteps of this window kept,
-// by whichever attempt; nil when there is none. ErrDamaged reports a state that cannot be opened.
+// LoadSteps returns the step state that the last SaveSteps of this window
+// kept, by whichever attempt; nil when there is none. ErrDamaged reports a
+// state that cannot be opened.
 func LoadSteps(ctx context.Context) ([]byte, error) {
 	a := attemptFrom(ctx)
 	if a == nil || a.Token.IsZero() {
@@ -22,8 +23,9 @@ func LoadSteps(ctx context.Context) ([]byte, error) {
 	return state, err
 }
 
-// SaveSteps replaces the step state. ErrClaimLost reports that the claim no longer stands:
-// the work must stop. Any other error leaves open whether the state was kept.
+// SaveSteps replaces the step state. ErrClaimLost reports that the claim no
+// longer stands: the work must stop. Any other error leaves open whether the
+// state was kept.
 func SaveSteps(ctx context.Context, state []byte) error {
 	a := attemptFrom(ctx)
 	if a == nil {

@@ -41,8 +41,8 @@ type Tx interface {
 	// Rollback ends the transaction without a trace. It may be called after
 	// Commit, and then does nothing.
 	Rollback(ctx context.Context) error
-	// Again reports whether err, returned by the work, is a serialization failure or a deadlock
-	// that ended the transaction.
+	// Again reports whether err, returned by the work, is a serialization
+	// failure or a deadlock that ended the transaction.
 	Again(err error) bool
 }
 
@@ -51,8 +51,9 @@ var (
 	// before the reply to COMMIT. The engine looks the record up.
 	ErrCommitUnknown = errors.New("ibid: outcome of COMMIT unknown")
 
-	// ErrTxAgain is returned by Tx.Commit when a serialization failure or a deadlock ended the
-	// transaction. The engine runs it again, up to three times.
+	// ErrTxAgain is returned by Tx.Commit when a serialization failure or a
+	// deadlock ended the transaction. The engine runs it again, up to three
+	// times.
 	ErrTxAgain = errors.New("ibid: transaction must be run again")
 )
 

@@ -125,9 +125,10 @@ const (
 	lastPoll  = time.Second
 )
 
-// poll looks at the key until its claim has ended or limit is over, and returns
-// what stood there last. It is woken by the store, if the store can, and by the end of an
-// attempt in this process; the pauses in between are the floor.
+// poll looks at the key until its claim has ended or limit is over, and
+// returns what stood there last. It is woken by the store, if the store can,
+// and by the end of an attempt in this process; the pauses in between are the
+// floor.
 func (e *Engine) poll(ctx context.Context, op *operation, f *flight, rec Record, limit time.Duration) (Record, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()

@@ -25,7 +25,7 @@ func sealSum(key ibid.Digest, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(body), sum)
 }
 
-// digest, print and token are filled with bytes that count up from b.
+// digest, fingerprint and token are filled with bytes that count up from b.
 func digest(b byte) (v ibid.Digest) {
 	for i := range v {
 		v[i] = b + byte(i)
@@ -33,7 +33,7 @@ func digest(b byte) (v ibid.Digest) {
 	return v
 }
 
-func print(b byte) ibid.Fingerprint { return ibid.Fingerprint(digest(b)) }
+func fingerprint(b byte) ibid.Fingerprint { return ibid.Fingerprint(digest(b)) }
 
 func token(b byte) ibid.Token {
 	d := digest(b)
@@ -52,12 +52,12 @@ var samples = []struct {
 }{
 	{"in progress", record.Record{
 		Held: true, Token: token(0x20), Fence: 1_763_000_000_000_000, Attempt: 1,
-		Fingerprint: print(0x30), Scope: digest(0x40),
+		Fingerprint: fingerprint(0x30), Scope: digest(0x40),
 		LeaseEnd: 1_763_000_030_000_000_000, WindowEnd: 1_763_086_430_000_000_000, Gone: 1_763_086_430_000_000_000,
 	}},
 	{"taken over, with label and steps", record.Record{
 		Held: true, Token: token(0x21), Fence: 1_763_000_000_000_007, Attempt: 300, Vanished: 299, Generation: 2,
-		Fingerprint: print(0x31), Scope: digest(0x41), Label: []byte("order 17"), Steps: []byte("charge\x00done"),
+		Fingerprint: fingerprint(0x31), Scope: digest(0x41), Label: []byte("order 17"), Steps: []byte("charge\x00done"),
 		LeaseEnd: 1_763_000_030_000_000_000, WindowEnd: 1_763_086_430_000_000_000, Gone: 1_763_086_430_000_000_000,
 	}},
 	{"released, without fingerprint", record.Record{
@@ -66,12 +66,12 @@ var samples = []struct {
 	}},
 	{"completed", record.Record{
 		Done: true, Token: token(0x23), Fence: 1_763_000_000_000_000, Attempt: 1,
-		Fingerprint: print(0x33), Scope: digest(0x43),
+		Fingerprint: fingerprint(0x33), Scope: digest(0x43),
 		WindowEnd: 1_763_086_400_000_000_000, Gone: 1_763_086_400_000_000_000, Result: []byte(`{"payment_id":"p-1"}`),
 	}},
 	{"completed and remembered, with everything", record.Record{
 		Done: true, Token: token(0x24), Fence: 1, Attempt: 1, Vanished: 1, Generation: 1,
-		Fingerprint: print(0x34), Scope: digest(0x44), Label: []byte{0}, Steps: []byte{0xff},
+		Fingerprint: fingerprint(0x34), Scope: digest(0x44), Label: []byte{0}, Steps: []byte{0xff},
 		WindowEnd: 1_763_086_400_000_000_000, Gone: 1_763_691_200_000_000_000, Result: []byte{0, 0xff},
 	}},
 	{"completed with an empty result", record.Record{Done: true, WindowEnd: 1, Gone: 1, Result: []byte{}}},

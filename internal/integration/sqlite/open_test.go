@@ -251,6 +251,17 @@ func TestTheLockIsHeldElsewhere(t *testing.T) {
 		t.Errorf("%v, want an error that names BusyTimeout", err)
 	}
 	unlock()
+
+	// A reader who does not end holds up no writer.
+	tx, err := f.raw.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var n int
+	if err := tx.QueryRow("SELECT count(*) FROM ibid_record").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.complete(held, c, "answer"); err != nil {
 		t.Error(err)
 	}

@@ -36,7 +36,10 @@
 // It shares no file between hosts: the clock that judges leases is the host's,
 // and WAL mode is not for network file systems. It keeps nothing in memory:
 // see package memstore. It starts no goroutine: call Sweep from time to time, or the
-// file grows. It sets no pragma on connections that are not its own.
+// file grows. It sets no pragma on connections that are not its own, but for the
+// journal mode, which is the file's. It checks the bytes of records, and not
+// those of SQLite's trees: damage that hides a row makes its key a new one, and
+// only PRAGMA integrity_check may find it.
 //
 // # Files
 //

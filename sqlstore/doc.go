@@ -50,10 +50,13 @@
 //
 // # Errors
 //
-// A disk that is full, or PRAGMA max_page_count, is ibid.ErrFull: new keys are refused and
-// replays go on. Results find room where pages have it, below max_page_count;
-// on a disk without a free byte they are refused too, since a commit is written to the -wal
-// first: the claim stands, and Complete repeated succeeds once there is
-// room. What SQLite calls corrupt is ibid.ErrDamaged. A lock held by others for longer than SQLiteOptions.BusyTimeout is the driver's own error,
-// and so is everything else; errors.As reaches it.
+// A disk that is full, or PRAGMA max_page_count, is ibid.ErrFull: new keys are
+// refused and replays go on. Below max_page_count results find room where their
+// pages have it. A disk without a free byte refuses them too, since a commit
+// is written to the -wal first: the claim stands, and Complete repeated succeeds
+// once there is room.
+//
+// What SQLite calls corrupt is ibid.ErrDamaged. A lock held by others for longer
+// than SQLiteOptions.BusyTimeout is the driver's own error, and so is
+// everything else; errors.As reaches it.
 package sqlstore

@@ -148,8 +148,8 @@ func benchAllocs(b *testing.B, replay bool) {
 	b.ReportMetric(own-base, "allocs-above-bare")
 }
 
-// TestAllocationsStayWithinBudget: of the 12 and 8 that a first run and a replay
-// may cost above the bare handler, 5 and 4 are the middleware's own.
+// TestAllocationsStayWithinBudget: a first run may cost 12 above the bare
+// handler, a replay 8. What the engine alone costs is logged beside them.
 func TestAllocationsStayWithinBudget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -176,8 +176,8 @@ func TestAllocationsStayWithinBudget(t *testing.T) {
 		t.Fatalf("not a replay: %d, %d bytes, %v", c.w.status, c.w.n, c.w.header)
 	}
 	t.Logf("above the bare handler: first %.2f (engine %.2f), replay %.2f (engine %.2f)", first, engineFirst, replay, engineReplay)
-	if first-engineFirst > 5 || replay-engineReplay > 4 {
-		t.Errorf("the middleware's share: first %.2f (at most 5), replay %.2f (at most 4)", first-engineFirst, replay-engineReplay)
+	if first > 12 || replay > 8 {
+		t.Errorf("above the bare handler: first %.2f (at most 12), replay %.2f (at most 8)", first, replay)
 	}
 }
 

@@ -82,6 +82,8 @@ type attempt struct {
 	parent     context.Context // the caller's, detached from its cancellation if the policy says so
 	deadline   time.Time       // when MaxRun is over
 	started    atomic.Bool     // EffectStarted was called
+	undone     atomic.Bool     // UndoWrites was called
+	steps      []byte          // what earlier attempts left, sealed
 
 	timer *time.Timer // starts renewing
 

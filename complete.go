@@ -13,8 +13,8 @@ import (
 // ErrNotRecorded and the result is owed. After a success nothing is ever
 // released. A loser returns the stored answer, never its own.
 
-// outcome is how the work ended, as it is recorded.
-type outcome struct {
+// ending is how the work ended, as it is recorded.
+type ending struct {
 	kind    kind
 	payload []byte
 	live    error // what belongs to the payload in the live answer
@@ -22,30 +22,18 @@ type outcome struct {
 }
 
 // record records how the work of a ended, and returns it as the caller gets it.
-func (e *Engine) record(a *attempt, o outcome, took time.Duration) ([]byte, Outcome, error) {
+func (e *Engine) record(a *attempt, o ending, took time.Duration) ([]byte, Outcome, error) {
 	if p := a.preparation(); p != nil && o.kind == kindValue {
 		o.payload, o.sealed = p.payload, p.sealed
 	} else {
 		o.sealed = e.sealer.seal(a.Key, o.kind, o.payload)
 	}
-	out := a.outcome()
 	ev := a.event(EventCompleted)
 	ev.Size, ev.Took = len(o.payload), took
 	err := e.completeInTime(a, &o)
 	switch {
 	case err == nil:
-		if o.kind != kindNotKept {
-			out.Expires = a.op.policy.Retain
-		}
-		e.emit(a, ev)
-		e.flights.publish(a.Key, Record{
-			State: Completed, Token: a.Token, Fence: a.Fence, Attempt: a.Number,
-			Fingerprint: a.op.fingerprint, Window: a.op.policy.Retain, Result: o.sealed,
-		})
-		if o.live != nil {
-			return nil, out, o.live
-		}
-		return o.payload, out, nil
+		return e.completed(a, o, ev)
 	case errors.Is(err, ErrClaimLost):
 		ev.Kind = EventClaimLost
 		e.emit(a, ev)
@@ -54,12 +42,29 @@ func (e *Engine) record(a *attempt, o outcome, took time.Duration) ([]byte, Outc
 	ev.Kind, ev.Err = EventNotRecorded, err
 	e.emit(a, ev)
 	e.oweComplete(a, o)
-	return nil, out, fmt.Errorf("%w: %w", ErrNotRecorded, &StoreError{Verb: "complete", Err: err})
+	return nil, a.outcome(), fmt.Errorf("%w: %w", ErrNotRecorded, &StoreError{Verb: "complete", Err: err})
+}
+
+// completed tells everyone in this process that the result is recorded.
+func (e *Engine) completed(a *attempt, o ending, ev Event) ([]byte, Outcome, error) {
+	out := a.outcome()
+	if o.kind != kindNotKept {
+		out.Expires = a.op.policy.Retain
+	}
+	e.emit(a, ev)
+	e.flights.publish(a.Key, Record{
+		State: Completed, Token: a.Token, Fence: a.Fence, Attempt: a.Number,
+		Fingerprint: a.op.fingerprint, Window: a.op.policy.Retain, Result: o.sealed,
+	})
+	if o.live != nil {
+		return nil, out, o.live
+	}
+	return o.payload, out, nil
 }
 
 // complete asks the store once, within limit. What the store can never keep is
 // recorded as not kept.
-func (e *Engine) complete(a *attempt, o *outcome, limit time.Duration) error {
+func (e *Engine) complete(a *attempt, o *ending, limit time.Duration) error {
 	ctx := boundDetached(a.parent, min(limit, e.opts.StoreTimeout))
 	defer ctx.end()
 	err := e.store.Complete(ctx, a.Key, a.Token, o.sealed, a.keep())
@@ -72,7 +77,7 @@ func (e *Engine) complete(a *attempt, o *outcome, limit time.Duration) error {
 
 // completeInTime repeats complete until it is acknowledged, the claim is lost,
 // or AnswerTimeout is over.
-func (e *Engine) completeInTime(a *attempt, o *outcome) error {
+func (e *Engine) completeInTime(a *attempt, o *ending) error {
 	end := time.Now().Add(e.opts.AnswerTimeout)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := e.complete(a, o, time.Until(end))
@@ -91,7 +96,7 @@ func (e *Engine) completeInTime(a *attempt, o *outcome) error {
 }
 
 // oweComplete goes on recording after the caller was told ErrNotRecorded.
-func (e *Engine) oweComplete(a *attempt, o outcome) {
+func (e *Engine) oweComplete(a *attempt, o ending) {
 	e.owe(a.Key, "complete", func(ctx context.Context) error {
 		err := e.complete(a, &o, e.opts.StoreTimeout)
 		switch {
@@ -148,12 +153,12 @@ type preparation struct{ payload, sealed []byte }
 // what every caller gets once the transaction has committed. In work
 // of Engine.Do, value is a []byte. Prepare is called once per attempt.
 //
-// ErrInvalid reports that ctx belongs to no work with a claim, or that value was prepared
-// already.
+// ErrInvalid reports that ctx belongs to no work with a claim, or that value
+// was prepared already.
 func Prepare(ctx context.Context, value any) (Completion, error) {
 	a := attemptFrom(ctx)
 	if a == nil || a.Token.IsZero() {
-		return Completion{}, fmt.Errorf("%w: Prepare: the context belongs to no work that holds a claim", ErrInvalid)
+		return Completion{}, errNoClaim("Prepare")
 	}
 	var payload []byte
 	if a.op.codec != nil {

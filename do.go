@@ -24,7 +24,8 @@ type operation struct {
 	policy      Policy
 	probe       Prober
 	label       string
-	codec       Codec // of the work's values; nil when it returns bytes
+	codec       Codec   // of the work's values; nil when it returns bytes
+	tx          TxStore // nil in lease mode
 }
 
 func (e *Engine) do(ctx context.Context, call Call, work Work, codec Codec) ([]byte, Outcome, error) {
@@ -40,7 +41,7 @@ func (e *Engine) do(ctx context.Context, call Call, work Work, codec Codec) ([]b
 		return e.drained(ctx, &op)
 	}
 	defer e.gate.leave()
-	if op.policy.Wait > 0 {
+	if op.policy.Wait > 0 || op.tx != nil {
 		return e.wait(ctx, &op, work)
 	}
 	a, rec, err := e.begin(ctx, &op)
@@ -65,7 +66,8 @@ func (e *Engine) operation(call Call, codec Codec) (op operation, err error) {
 	if (op.policy.Takeover == Probe) != (call.Probe != nil) {
 		return op, fmt.Errorf("%w: Call.Probe: it is required when Policy.Takeover is Probe, and only then", ErrInvalid)
 	}
-	op.key, op.fingerprint, op.probe, op.label, op.codec = call.Key, call.Fingerprint, call.Probe, call.Label, codec
+	op.key, op.fingerprint, op.probe, op.label = call.Key, call.Fingerprint, call.Probe, call.Label
+	op.codec, op.tx = codec, call.Tx
 	op.digest = e.Digest(call.Key)
 	op.scope = e.digests.sum(purposeScope, call.Key.Scope)
 	return op, nil
@@ -83,11 +85,7 @@ func (e *Engine) Digest(key Key) Digest {
 // same token, and when that stays unanswered the claim is released: nothing
 // has run under it.
 func (e *Engine) begin(ctx context.Context, op *operation) (*attempt, Record, error) {
-	claim := op.policy.claim()
-	claim.Token = NewToken()
-	claim.Fingerprint = op.fingerprint
-	claim.Scope = op.scope
-	claim.Label = e.sealer.sealLabel(op.digest, op.label)
+	claim := e.claim(op)
 	limit := bound(ctx, e.opts.StoreTimeout)
 	defer limit.end()
 	for try := 1; ; try++ {
@@ -113,13 +111,23 @@ func (e *Engine) begin(ctx context.Context, op *operation) (*attempt, Record, er
 	}
 }
 
+// claim returns what the operation asks of the store, under a new token.
+func (e *Engine) claim(op *operation) Claim {
+	c := op.policy.claim()
+	c.Token = NewToken()
+	c.Fingerprint = op.fingerprint
+	c.Scope = op.scope
+	c.Label = e.sealer.sealLabel(op.digest, op.label)
+	return c
+}
+
 func (e *Engine) newAttempt(ctx context.Context, op *operation, rec Record, asked time.Time) *attempt {
 	a := &attempt{
 		Attempt: Attempt{
 			Key: op.digest, Token: rec.Token, Fence: rec.Fence,
 			Number: rec.Attempt, Vanished: rec.Vanished,
 		},
-		op: *op, engine: e, generation: rec.Generation, claimedAt: asked,
+		op: *op, engine: e, generation: rec.Generation, steps: rec.Steps, claimedAt: asked,
 		parent: ctx, deadline: time.Now().Add(op.policy.MaxRun),
 	}
 	if op.policy.Detach {
@@ -134,8 +142,8 @@ func (e *Engine) newAttempt(ctx context.Context, op *operation, rec Record, aske
 }
 
 // answer says what a record means to a caller that did not get the claim. A
-// mismatch comes before everything but expiry: another request under the key is wrong, whatever
-// became of the first.
+// mismatch comes before everything but expiry: another request under the key
+// is wrong, whatever became of the first.
 func (e *Engine) answer(ctx context.Context, op *operation, rec Record) ([]byte, Outcome, error) {
 	data, out, kind, err := e.read(op, rec)
 	if kind != EventReplayed {

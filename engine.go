@@ -33,6 +33,11 @@ type Call struct {
 	// Probe is asked when a vanished attempt was taken over. Required when
 	// the policy is Probe, and only then. See ProbeFor.
 	Probe Prober
+	// Tx runs the work in transactional mode: inside a database transaction of
+	// this store, which is usually the engine's own, with record, result and
+	// the work's writes committed together. The work finds the transaction in
+	// its context, by the store's accessor. Nil is lease mode.
+	Tx TxStore
 	// Label is shown, sealed at rest, to operators who list the store. It is
 	// dropped when the engine has no Seal keys.
 	Label string

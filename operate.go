@@ -23,8 +23,8 @@ type Operation struct {
 	NotKept bool
 }
 
-// Inspect returns what is kept of key. Nothing kept is State Absent and no error. ErrDamaged
-// comes with everything but the result.
+// Inspect returns what is kept of key. Nothing kept is State Absent and no
+// error. ErrDamaged comes with everything but the result.
 func (e *Engine) Inspect(ctx context.Context, key Digest) (Operation, error) {
 	rec, err := e.lookFor(ctx, &operation{digest: key})
 	op := Operation{Key: key, Record: rec, Label: e.sealer.openLabel(key, rec.Label)}
@@ -45,8 +45,9 @@ func (e *Engine) Inspect(ctx context.Context, key Digest) (Operation, error) {
 	return op, nil
 }
 
-// List returns up to limit operations in one of states, or in any, of the scope, or of all
-// when it is "", in order of their digests, after the digest after. Their results are left out.
+// List returns up to limit operations in one of states, or in any, of the
+// scope, or of all when it is "", in order of their digests, after the digest
+// after. Their results are left out.
 func (e *Engine) List(ctx context.Context, scope string, states []State, after Digest, limit int) ([]Operation, error) {
 	inspector, err := e.inspector()
 	if err != nil {
@@ -91,8 +92,9 @@ type Resolution struct {
 }
 
 // Resolve ends an unknown outcome: key is what Inspect showed, and token that
-// of the record it showed. From then on every call gets what was resolved, as does the owner, should
-// it still come back. It is kept for the engine's own Retain and Remember.
+// of the record it showed. From then on every call gets what was resolved, as
+// does the owner, should it still come back. It is kept for the engine's own
+// Retain and Remember.
 //
 // ErrClaimLost reports that the record changed since it was read;
 // ErrInProgress that its claim holds; ErrInvalid that there is nothing to resolve.
@@ -150,8 +152,9 @@ func (e *Engine) reclaim(ctx context.Context, key Digest, rec Record) (Token, er
 	return claim.Token, nil
 }
 
-// Forget drops what is kept of key, on purpose: the next call runs the work again, under
-// derived keys of a new generation. token is that of the record Inspect showed.
+// Forget drops what is kept of key, on purpose: the next call runs the work
+// again, under derived keys of a new generation. token is that of the record
+// Inspect showed.
 //
 // ErrClaimLost reports that the record changed since it was read.
 func (e *Engine) Forget(ctx context.Context, key Digest, token Token) error {
@@ -170,9 +173,10 @@ func (e *Engine) Forget(ctx context.Context, key Digest, token Token) error {
 // long.
 const sweepBatch = 500
 
-// Sweep deletes stale records now and then every interval, until ctx ends, and returns ctx's error.
-// A store that forgets by itself needs none: Sweep then returns nil at once. A batch that fails
-// is an EventStoreError, and tried again at the next interval.
+// Sweep deletes stale records now and then every interval, until ctx ends, and
+// returns ctx's error. A store that forgets by itself needs none: Sweep then
+// returns nil at once. A batch that fails is an EventStoreError, and tried
+// again at the next interval.
 func (e *Engine) Sweep(ctx context.Context, every time.Duration) error {
 	s, ok := As[Sweeper](e.store)
 	if !ok {

@@ -15,9 +15,9 @@ const (
 	// resolves the key. The effect happens at most once, if work that reports
 	// a failure had none.
 	Refuse Takeover = iota
-	// Retry runs the work again and tells it so (Attempt.Vanished). The effect happens at
-	// least once, and once if the work passes its DerivedKey to a downstream
-	// that deduplicates, or hits a unique constraint.
+	// Retry runs the work again and tells it so (Attempt.Vanished). The effect
+	// happens at least once, and once if the work passes its DerivedKey to a
+	// downstream that deduplicates, or hits a unique constraint.
 	Retry
 	// Probe takes the claim over and asks Call.Probe, which looks the effect
 	// up by DerivedKey. The effect happens at most once, if the earlier attempt
@@ -86,12 +86,14 @@ type Policy struct {
 	// over; beyond it the outcome is unknown. Default 5; negative is no bound.
 	// It means nothing under Refuse.
 	MaxTakeovers int
-	// MaxAttempts bounds the attempts of a key in all, those that reported a failure included; beyond
-	// it they are refused with ErrAttempts. Default and negative: no bound.
+	// MaxAttempts bounds the attempts of a key in all, those that reported a
+	// failure included; beyond it they are refused with ErrAttempts. Default
+	// and negative: no bound.
 	MaxAttempts int
-	// Guard names the unique constraint that keeps the effect from happening twice while the store
-	// is unavailable: the work then runs unguarded by ibid (fail open), with Attempt.Guard and
-	// Outcome.Guard set. Default "": nothing runs (fail closed).
+	// Guard names the unique constraint that keeps the effect from happening
+	// twice while the store is unavailable: the work then runs unguarded by
+	// ibid (fail open), with Attempt.Guard and Outcome.Guard set. Default "":
+	// nothing runs (fail closed).
 	Guard string
 	// ReleaseOnPanic releases the key when the work panics, for work that is
 	// known to have no effect before it returns. Default false: a

@@ -69,16 +69,16 @@ func (a *attempt) work(work Work) ([]byte, error) {
 // settle records, releases or gives up, as the work ended.
 func (e *Engine) settle(a *attempt, data []byte, err error, took time.Duration) ([]byte, Outcome, error) {
 	if err == nil {
-		return e.record(a, outcome{kind: kindValue, payload: data}, took)
+		return e.record(a, ending{kind: kindValue, payload: data}, took)
 	}
 	out := a.outcome()
 	var final *FinalError
 	var notKept *notKeptError
 	switch {
 	case errors.As(err, &final):
-		return e.record(a, outcome{kind: kindFinal, payload: []byte(final.Message), live: final}, took)
+		return e.record(a, ending{kind: kindFinal, payload: []byte(final.Message), live: final}, took)
 	case errors.As(err, &notKept):
-		return e.record(a, outcome{kind: kindNotKept, live: err}, took)
+		return e.record(a, ending{kind: kindNotKept, live: err}, took)
 	case a.vanished(err):
 		e.giveUp(a, err)
 		if data, out, err, ok := e.committed(a); ok {
@@ -125,7 +125,7 @@ func (e *Engine) giveUp(a *attempt, cause error) {
 
 // committed returns the recorded answer of work that prepared its completion
 // and then failed: its COMMIT may have been applied after all.
-func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) { //nolint:staticcheck // the error is an answer, not this function's own
+func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) {
 	if a.preparation() == nil {
 		return nil, Outcome{}, nil, false
 	}

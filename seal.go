@@ -71,8 +71,18 @@ func newSealer(keys []SealKey) (s sealer, err error) {
 	return s, nil
 }
 
-// seal returns the bytes that a store keeps of payload under key.
+// seal returns the bytes that a store keeps of a result under key.
 func (s sealer) seal(key Digest, k kind, payload []byte) []byte {
+	return s.sealAs("result", key, k, payload)
+}
+
+// open returns what seal was given. ErrDamaged reports bytes that seal has not
+// made under key, or whose key is not known.
+func (s sealer) open(key Digest, b []byte) (kind, []byte, error) {
+	return s.openAs("result", key, b)
+}
+
+func (s sealer) sealAs(purpose string, key Digest, k kind, payload []byte) []byte {
 	if s.aeads == nil {
 		b := make([]byte, 0, 2+len(payload)+4)
 		b = append(b, formatClear, byte(k))
@@ -86,32 +96,30 @@ func (s sealer) seal(key Digest, k kind, payload []byte) []byte {
 	plain := make([]byte, 0, 1+len(payload))
 	plain = append(plain, byte(k))
 	plain = append(plain, payload...)
-	return aead.Seal(b, nil, plain, sealContext(key, "result", b))
+	return aead.Seal(b, nil, plain, sealContext(key, purpose, b))
 }
 
-// open returns what seal was given. ErrDamaged reports bytes that seal has not
-// made under key, or whose key is not known.
-func (s sealer) open(key Digest, b []byte) (kind, []byte, error) {
+func (s sealer) openAs(purpose string, key Digest, b []byte) (kind, []byte, error) {
 	if len(b) == 0 {
-		return 0, nil, fmt.Errorf("%w: result is empty", ErrDamaged)
+		return 0, nil, fmt.Errorf("%w: %s is empty", ErrDamaged, purpose)
 	}
 	var plain []byte
 	switch b[0] {
 	case formatClear:
 		if len(b) < 6 || clearChecksum(key, b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
-			return 0, nil, fmt.Errorf("%w: checksum of the result", ErrDamaged)
+			return 0, nil, fmt.Errorf("%w: checksum of the %s", ErrDamaged, purpose)
 		}
 		plain = b[1 : len(b)-4]
 	case formatSealed:
 		var err error
-		if plain, err = s.unseal(key, "result", b); err != nil {
+		if plain, err = s.unseal(key, purpose, b); err != nil {
 			return 0, nil, err
 		}
 	default:
-		return 0, nil, fmt.Errorf("%w: result format %d, this program knows %d and %d", ErrDamaged, b[0], formatClear, formatSealed)
+		return 0, nil, fmt.Errorf("%w: %s format %d, this program knows %d and %d", ErrDamaged, purpose, b[0], formatClear, formatSealed)
 	}
 	if len(plain) == 0 || plain[0] < byte(kindValue) || plain[0] > byte(kindNotKept) {
-		return 0, nil, fmt.Errorf("%w: kind of the result", ErrDamaged)
+		return 0, nil, fmt.Errorf("%w: kind of the %s", ErrDamaged, purpose)
 	}
 	return kind(plain[0]), plain[1:], nil
 }

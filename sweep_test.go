@@ -113,7 +113,8 @@ func sweepPoint(t *testing.T, takeover ibid.Takeover, work, mode string, n int) 
 		t.Fatalf("unexpected %v", err)
 	}
 
-	// The store recovers for the first process, too, unless it is dead; what it owes is paid.
+	// The store recovers for the first process, too, unless it is dead; what
+	// it owes is paid.
 	if !killed {
 		f.set(nil, nil)
 	}

@@ -72,8 +72,8 @@ type FuncOptions[In, Out any] struct {
 
 // Func returns fn made idempotent: of all calls with one key, one runs it, and
 // all get its result. The input is the fingerprint. name stands for fn in its
-// default key; it must not change while records are kept, and differ from that of every other
-// function of the engine. Errors are those of Do.
+// default key; it must not change while records are kept, and differ from that
+// of every other function of the engine. Errors are those of Do.
 //
 // Func panics on an empty name and on a Policy that the engine refuses.
 func Func[In, Out any](e *Engine, name string, fn func(context.Context, In) (Out, error), opts *FuncOptions[In, Out]) func(context.Context, In) (Out, error) {

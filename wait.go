@@ -1,6 +1,7 @@
 package ibid
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -41,16 +42,24 @@ func (e *Engine) wait(ctx context.Context, op *operation, work Work) ([]byte, Ou
 	}
 	defer e.flights.leave(op, f)
 	began := time.Now()
-	timer := time.NewTimer(op.policy.Wait)
+	timer := time.NewTimer(max(op.policy.Wait, 0))
 	defer timer.Stop()
+	select { // who need not wait leads, also without any patience
+	case <-f.lead:
+		return e.takeLead(ctx, op, f, work, began)
+	default:
+	}
+	if op.policy.Wait <= 0 {
+		return e.busy(ctx, op)
+	}
 	select {
 	case <-f.lead:
-		e.flights.count(-1)
-		defer e.flights.count(+1)
-		return e.lead(ctx, op, f, work, began)
+		return e.takeLead(ctx, op, f, work, began)
 	case <-f.done:
 		e.waited(ctx, op, began)
-		return e.answer(ctx, op, f.rec)
+		rec := f.rec
+		rec.Result = bytes.Clone(rec.Result) // each caller's own
+		return e.answer(ctx, op, rec)
 	case <-timer.C:
 		e.waited(ctx, op, began)
 		return e.answer(ctx, op, Record{State: InProgress, Fingerprint: op.fingerprint})
@@ -59,10 +68,29 @@ func (e *Engine) wait(ctx context.Context, op *operation, work Work) ([]byte, Ou
 	}
 }
 
+func (e *Engine) takeLead(ctx context.Context, op *operation, f *flight, work Work, began time.Time) ([]byte, Outcome, error) {
+	e.flights.count(-1)
+	defer e.flights.count(+1)
+	defer func() { f.lead <- struct{}{} }() // nobody else puts one in while this call leads
+	if op.tx != nil {
+		return e.doTx(ctx, op, work, began)
+	}
+	return e.lead(ctx, op, f, work, began)
+}
+
+// busy answers a call that waits for nothing while another of this process
+// leads: in progress, unless a result is there already.
+func (e *Engine) busy(ctx context.Context, op *operation) ([]byte, Outcome, error) {
+	rec, err := e.lookFor(ctx, op)
+	if err != nil || rec.State != Completed && rec.State != Expired {
+		rec = Record{State: InProgress, Fingerprint: op.fingerprint}
+	}
+	return e.answer(ctx, op, rec)
+}
+
 // lead asks the store until it has an answer for op, and hands the lead on
 // unless that answer is everybody's.
 func (e *Engine) lead(ctx context.Context, op *operation, f *flight, work Work, began time.Time) ([]byte, Outcome, error) {
-	defer func() { f.lead <- struct{}{} }() // nobody else puts one in while this call leads
 	asked := false
 	for {
 		a, rec, err := e.begin(ctx, op)
@@ -97,9 +125,10 @@ const (
 	lastPoll  = time.Second
 )
 
-// poll looks at the key until its claim has ended or limit is over, and returns
-// what stood there last. It is woken by the store, if the store can, and by the end of an
-// attempt in this process; the pauses in between are the floor.
+// poll looks at the key until its claim has ended or limit is over, and
+// returns what stood there last. It is woken by the store, if the store can,
+// and by the end of an attempt in this process; the pauses in between are the
+// floor.
 func (e *Engine) poll(ctx context.Context, op *operation, f *flight, rec Record, limit time.Duration) (Record, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()

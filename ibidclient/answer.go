@@ -55,13 +55,15 @@ type answer struct {
 	data   []byte
 	reader bytes.Reader
 	closed bool
+	small  [512]byte // holds data where it fits
 }
 
 // readAhead reads the body of resp whole, if it is announced to be short
 // enough: a body that breaks off is then an attempt without an answer.
 func (op *operation) readAhead(a *attempt, resp *http.Response) error {
 	ans := &op.answer
-	*ans = answer{op: op, a: a, body: resp.Body}
+	ans.op, ans.a, ans.body = op, a, resp.Body
+	ans.ahead, ans.closed, ans.data = false, false, nil
 	resp.Body = ans
 	n := resp.ContentLength
 	if op.key == "" || n < 0 || n > op.t.options.MaxAnswer || method(op.req) == http.MethodHead ||
@@ -70,7 +72,12 @@ func (op *operation) readAhead(a *attempt, resp *http.Response) error {
 	}
 	// One byte more than announced, to read the end of the body as well: only
 	// then is the connection free.
-	data := make([]byte, n+1)
+	data := ans.small[:]
+	if n < int64(len(data)) {
+		data = data[:n+1]
+	} else {
+		data = make([]byte, n+1)
+	}
 	k, err := io.ReadFull(ans.body, data)
 	if int64(k) != n || err != io.ErrUnexpectedEOF && err != io.EOF {
 		ans.body.Close()

@@ -13,15 +13,16 @@ import (
 // attempt is one call of the base transport. What it holds may still be in use
 // by that transport after the call returned: no attempt is used twice.
 type attempt struct {
-	req    http.Request
-	body   sent
-	trace  httptrace.ClientTrace
-	conns  atomic.Int32 // connections that the request was given
-	reused atomic.Bool  // the last of them had been used before
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer
-	start  time.Time
+	req     http.Request
+	body    sent
+	trace   httptrace.ClientTrace
+	conns   atomic.Int32 // connections that the request was given
+	reused  atomic.Bool  // the last of them had been used before
+	hasBody bool         // there is a body
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	start   time.Time
 }
 
 // prepare makes a the next attempt of op, which may take limit; 0 is no limit.
@@ -40,11 +41,18 @@ func (a *attempt) prepare(op *operation, limit time.Duration) error {
 	a.req.Header = op.header
 	a.req.GetBody = nil
 	a.req.Body, a.req.ContentLength = http.NoBody, 0
-	if body != nil {
-		a.body.ReadCloser = body
-		a.req.Body, a.req.ContentLength = &a.body, op.source.length
-	} else if op.req.Body == nil {
+	switch {
+	case body == nil && op.req.Body == nil:
 		a.req.Body = nil
+	case body != nil:
+		a.hasBody = true
+		a.body.ReadCloser = body
+		a.req.Body, a.req.ContentLength = body, op.source.length
+		if _, traced := op.t.options.Base.(*http.Transport); !traced {
+			// Only here: http.Transport sends header and body in one packet
+			// when it sees that the body is in memory.
+			a.req.Body = &a.body
+		}
 	}
 	return nil
 }
@@ -74,7 +82,7 @@ func (a *attempt) sends(base http.RoundTripper, err error) int {
 	switch {
 	case err != nil && a.untouched(base, err):
 		return 0
-	case a.body.ReadCloser != nil:
+	case a.hasBody:
 		return 1
 	}
 	return max(int(a.conns.Load()), 1)
@@ -85,7 +93,7 @@ func (a *attempt) untouched(base http.RoundTripper, err error) bool {
 	if a.conns.Load() > 0 || a.body.taken.Load() {
 		return false
 	}
-	if _, traced := base.(*http.Transport); traced || a.body.ReadCloser != nil {
+	if _, traced := base.(*http.Transport); traced || a.hasBody {
 		return true // no connection, or nothing was asked of the body
 	}
 	var op *net.OpError

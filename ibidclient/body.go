@@ -131,8 +131,7 @@ func method(req *http.Request) string {
 	return req.Method
 }
 
-// sent is the body of one attempt. It notes whether any of it was taken, and
-// has no way to be rewound, so that the base transport cannot send it twice.
+// sent is the body of one attempt. It notes whether any of it was taken.
 type sent struct {
 	io.ReadCloser
 	taken atomic.Bool

@@ -359,7 +359,7 @@ func (op *operation) refuse(err error) error {
 
 // answered ends the operation for the journal, once its answer was handed over.
 func (op *operation) answered() {
-	if !op.journaled || !op.final || op.last.again || !op.last.settled() {
+	if !op.journaled || !op.final || !op.settled() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(op.Context), journalTimeout)
@@ -370,4 +370,10 @@ func (op *operation) answered() {
 }
 
 // settled reports whether the answer leaves nothing to ask again for.
-func (v verdict) settled() bool { return v.success || v.outcome == Refused || v.outcome == Completed }
+func (op *operation) settled() bool {
+	if op.last.success {
+		return true
+	}
+	outcome := op.failure(nil, nil).Outcome
+	return outcome == Refused || outcome == Completed
+}

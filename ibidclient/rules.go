@@ -129,9 +129,10 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // seconds returns the header's number of seconds.
 func seconds(h http.Header, name string) (time.Duration, bool) {
-	if name == "" {
+	v := h.Get(name)
+	if v == "" {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(h.Get(name), 10, 63)
+	n, err := strconv.ParseUint(v, 10, 63)
 	return time.Duration(min(n, uint64(maxWait/time.Second))) * time.Second, err == nil
 }

@@ -63,7 +63,7 @@ func TestAFailureAfterTheEffectIsUnknown(t *testing.T) {
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		ibid.EffectStarted(r.Context())
 		w.Header().Set("X-Detail", "secret")
-		http.Error(w, "no answer from the bank", 503)
+		http.Error(w, "no answer from the bank", http.StatusServiceUnavailable)
 	})
 	for range 2 {
 		w := s.post("k", "{}")
@@ -82,7 +82,7 @@ func TestEmptyAnswersAreAnswers(t *testing.T) {
 		"204":                func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
 		"201 without body":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) },
 		"empty write":        func(w http.ResponseWriter, _ *http.Request) { w.Write(nil) },
-		"302":                func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/p/1", 302) },
+		"302":                func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/p/1", http.StatusFound) },
 		"304 with validator": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("ETag", `"1"`); w.WriteHeader(304) },
 	} {
 		t.Run(name, func(t *testing.T) {

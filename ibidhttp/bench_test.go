@@ -80,7 +80,7 @@ func newBenchCall(tb testing.TB) *benchCall {
 	// A server's requests have a context that ends when the caller hangs up.
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
-	c.r = *c.r.WithContext(ctx) //nolint:govet // a fresh request is copied
+	c.r = *c.r.WithContext(ctx)
 	return c
 }
 

@@ -3,7 +3,7 @@ package ibidhttp
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -140,27 +140,36 @@ func isJSON(contentType string) bool {
 		len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json")
 }
 
+var (
+	errNoBoundary = errors.New("the Content-Type of the multipart body names no boundary")
+	errParts      = errors.New("the multipart body ends early or does not parse")
+)
+
 // appendParts appends the parts of a multipart body, in their order.
 func appendParts(dst []byte, contentType string, body []byte) ([]byte, error) {
 	_, params, err := mime.ParseMediaType(contentType)
-	if err != nil || params["boundary"] == "" {
-		return dst, fmt.Errorf("the Content-Type names no boundary")
+	boundary := params["boundary"]
+	if err != nil || boundary == "" {
+		return dst, errNoBoundary
 	}
-	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	if !bytes.Contains(body, []byte("--"+boundary+"--")) {
+		return dst, errParts // the reader would take a body that is cut short for whole
+	}
+	parts := multipart.NewReader(bytes.NewReader(body), boundary)
 	for {
 		part, err := parts.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return dst, nil
 		}
 		if err != nil {
-			return dst, fmt.Errorf("the multipart body ends early or does not parse")
+			return dst, errParts
 		}
 		for _, name := range [...]string{"Content-Disposition", "Content-Type", "Content-Transfer-Encoding"} {
 			dst = appendPart(dst, oneLine(part.Header[name]))
 		}
 		content, err := io.ReadAll(part)
 		if err != nil {
-			return dst, fmt.Errorf("the multipart body ends early or does not parse")
+			return dst, errParts
 		}
 		dst = appendPart(dst, string(content))
 	}

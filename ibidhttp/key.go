@@ -222,12 +222,16 @@ func UUID(key string) error {
 	for i := range len(key) {
 		c := key[i]
 		switch dash := i == 8 || i == 13 || i == 18 || i == 23; {
-		case dash && c != '-',
-			!dash && !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'):
+		case dash && c == '-', !dash && isHex(c):
+		default:
 			return errNotUUID
 		}
 	}
 	return nil
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
 // KeyID is the ID of the key of a request with key in its header, under

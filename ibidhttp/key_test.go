@@ -185,6 +185,7 @@ func TestMalformedKeysOverARawSocket(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
 		conn.Close()
 		if resp.StatusCode != c.status {
 			t.Errorf("%s: status %d, want %d: %s", c.name, resp.StatusCode, c.status, body)

@@ -54,8 +54,10 @@ func (x *exchange) admit() problem {
 	if retry > 0 && x.completed() {
 		return problem{}
 	}
-	p := problem{typ: TypeTooManyKeys, title: "Too many requests", status: http.StatusTooManyRequests, retry: retry,
-		detail: "This caller uses more new keys in a time than it may. Nothing was carried out. Ask again later with the same key."}
+	p := problem{
+		typ: TypeTooManyKeys, title: "Too many requests", status: http.StatusTooManyRequests, retry: retry,
+		detail: "This caller uses more new keys in a time than it may. Nothing was carried out. Ask again later with the same key.",
+	}
 	if retry == 0 {
 		p.retry = x.m.retryAfter
 		p.detail = "This caller has more requests in progress than it may. Nothing was carried out. Ask again later with the same key."

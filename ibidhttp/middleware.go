@@ -1,6 +1,7 @@
 package ibidhttp
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -180,24 +181,32 @@ func (m *middleware) noKey(err error) problem {
 	case err != nil:
 		return problem{typ: TypeKeyMalformed, title: "Key malformed", status: http.StatusBadRequest, detail: sentence(err)}
 	case m.o.Required:
-		return problem{typ: TypeKeyMissing, title: "Key required", status: http.StatusBadRequest,
-			detail: "This request must carry an idempotency key" + m.o.Key.where() + ": the same for every retry, another for every new request."}
+		return problem{
+			typ: TypeKeyMissing, title: "Key required", status: http.StatusBadRequest,
+			detail: "This request must carry an idempotency key" + m.o.Key.where() + ": the same for every retry, another for every new request.",
+		}
 	}
 	return problem{}
 }
 
 func (m *middleware) noScope() problem {
-	return problem{typ: TypeScopeMissing, title: "Caller not known", status: m.o.Statuses.MissingScope,
-		detail: "It cannot be told whose key this is. Authenticate, and send the request again."}
+	return problem{
+		typ: TypeScopeMissing, title: "Caller not known", status: m.o.Statuses.MissingScope,
+		detail: "It cannot be told whose key this is. Authenticate, and send the request again.",
+	}
 }
 
 func bodyProblem(err error) problem {
-	if err == errBodyTooLarge {
-		return problem{typ: TypeBodyTooLarge, title: "Body too large", status: http.StatusRequestEntityTooLarge, closing: true,
-			detail: "The request body is larger than a request with an idempotency key may have. Nothing was carried out."}
+	if errors.Is(err, errBodyTooLarge) {
+		return problem{
+			typ: TypeBodyTooLarge, title: "Body too large", status: http.StatusRequestEntityTooLarge, closing: true,
+			detail: "The request body is larger than a request with an idempotency key may have. Nothing was carried out.",
+		}
 	}
-	return problem{typ: TypeBodyUnreadable, title: "Body unreadable", status: http.StatusBadRequest, closing: true,
-		detail: "The request body ended early or could not be decoded. Nothing was carried out."}
+	return problem{
+		typ: TypeBodyUnreadable, title: "Body unreadable", status: http.StatusBadRequest, closing: true,
+		detail: "The request body ended early or could not be decoded. Nothing was carried out.",
+	}
 }
 
 // sentence returns the text of an error as a sentence.

@@ -57,44 +57,70 @@ func (m *middleware) problemOf(err error) problem {
 	s := &m.o.Statuses
 	switch {
 	case errors.As(err, &busy):
-		return problem{typ: TypeInProgress, title: "In progress", status: s.InProgress, retry: busy.RetryAfter,
-			detail: "An earlier request with this key is still running. Ask again later with the same key."}
+		return problem{
+			typ: TypeInProgress, title: "In progress", status: s.InProgress, retry: busy.RetryAfter,
+			detail: "An earlier request with this key is still running. Ask again later with the same key.",
+		}
 	case errors.Is(err, ibid.ErrUnknown):
-		return problem{typ: TypeUnknown, title: "Outcome unknown", status: s.Unknown,
-			detail: "It cannot be told whether an earlier request with this key had its effect. Do not count it as failed, and do not repeat it under another key before that was found out."}
+		return problem{
+			typ: TypeUnknown, title: "Outcome unknown", status: s.Unknown,
+			detail: "It cannot be told whether an earlier request with this key had its effect. Do not count it as failed, and do not repeat it under another key before that was found out.",
+		}
 	case errors.Is(err, ibid.ErrNotRecorded):
-		return problem{typ: TypeNotRecorded, title: "Result not recorded yet", status: http.StatusServiceUnavailable, retry: m.retryAfter,
-			detail: "The request was carried out, and its result could not be recorded yet. Ask again later with the same key."}
+		return problem{
+			typ: TypeNotRecorded, title: "Result not recorded yet", status: http.StatusServiceUnavailable, retry: m.retryAfter,
+			detail: "The request was carried out, and its result could not be recorded yet. Ask again later with the same key.",
+		}
 	case errors.Is(err, ibid.ErrMismatch):
-		return problem{typ: TypeMismatch, title: "Key used for another request", status: s.Mismatch,
-			detail: "This key was used for a request with another method, path, query or content. Use a new key for a new request."}
+		return problem{
+			typ: TypeMismatch, title: "Key used for another request", status: s.Mismatch,
+			detail: "This key was used for a request with another method, path, query or content. Use a new key for a new request.",
+		}
 	case errors.Is(err, ibid.ErrNotKept):
-		return problem{typ: TypeNotKept, title: "Result not kept", status: s.NotKept,
-			detail: "The request was carried out. Its answer could not be kept, and it is not carried out again."}
+		return problem{
+			typ: TypeNotKept, title: "Result not kept", status: s.NotKept,
+			detail: "The request was carried out. Its answer could not be kept, and it is not carried out again.",
+		}
 	case errors.Is(err, ibid.ErrExpired):
-		return problem{typ: TypeExpired, title: "Key expired", status: s.Expired,
-			detail: "A request with this key was carried out, and its answer is no longer kept. It is not carried out again. Use a new key for a new request."}
+		return problem{
+			typ: TypeExpired, title: "Key expired", status: s.Expired,
+			detail: "A request with this key was carried out, and its answer is no longer kept. It is not carried out again. Use a new key for a new request.",
+		}
 	case errors.Is(err, ibid.ErrAttempts):
-		return problem{typ: TypeTooManyAttempts, title: "Too many attempts", status: http.StatusTooManyRequests,
-			detail: "Every attempt under this key has failed, and there are no more. Use a new key to begin anew."}
+		return problem{
+			typ: TypeTooManyAttempts, title: "Too many attempts", status: http.StatusTooManyRequests,
+			detail: "Every attempt under this key has failed, and there are no more. Use a new key to begin anew.",
+		}
 	case errors.Is(err, ibid.ErrClaimLost):
-		return problem{typ: TypeInProgress, title: "In progress", status: s.InProgress, retry: m.retryAfter,
-			detail: "Another attempt under this key took over while this one ran. Ask again later with the same key."}
+		return problem{
+			typ: TypeInProgress, title: "In progress", status: s.InProgress, retry: m.retryAfter,
+			detail: "Another attempt under this key took over while this one ran. Ask again later with the same key.",
+		}
 	case errors.Is(err, ibid.ErrDamaged):
-		return problem{typ: TypeDamaged, title: "Record damaged", status: http.StatusInternalServerError,
-			detail: "What was recorded under this key cannot be read. Nothing was carried out. The operator of this service must look into it."}
+		return problem{
+			typ: TypeDamaged, title: "Record damaged", status: http.StatusInternalServerError,
+			detail: "What was recorded under this key cannot be read. Nothing was carried out. The operator of this service must look into it.",
+		}
 	case errors.Is(err, ibid.ErrDraining):
-		return problem{typ: TypeDraining, title: "Shutting down", status: http.StatusServiceUnavailable, retry: m.retryAfter,
-			detail: "This server is being shut down. Nothing was carried out. Ask again with the same key."}
+		return problem{
+			typ: TypeDraining, title: "Shutting down", status: http.StatusServiceUnavailable, retry: m.retryAfter,
+			detail: "This server is being shut down. Nothing was carried out. Ask again with the same key.",
+		}
 	case errors.Is(err, ibid.ErrUnavailable):
-		return problem{typ: TypeUnavailable, title: "Store unavailable", status: http.StatusServiceUnavailable, retry: m.retryAfter,
-			detail: "It cannot be told whether this key was used before. Nothing was carried out. Ask again later with the same key."}
+		return problem{
+			typ: TypeUnavailable, title: "Store unavailable", status: http.StatusServiceUnavailable, retry: m.retryAfter,
+			detail: "It cannot be told whether this key was used before. Nothing was carried out. Ask again later with the same key.",
+		}
 	case errors.Is(err, ibid.ErrInvalid):
-		return problem{typ: TypeMisconfigured, title: "Cannot guard this request", status: http.StatusInternalServerError,
-			detail: "This service is set up in a way that cannot keep its promise. Nothing was carried out."}
+		return problem{
+			typ: TypeMisconfigured, title: "Cannot guard this request", status: http.StatusInternalServerError,
+			detail: "This service is set up in a way that cannot keep its promise. Nothing was carried out.",
+		}
 	}
-	return problem{typ: TypeCancelled, title: "Cancelled", status: http.StatusServiceUnavailable, retry: m.retryAfter,
-		detail: "The request was cancelled while it waited. Nothing was carried out. Ask again with the same key."}
+	return problem{
+		typ: TypeCancelled, title: "Cancelled", status: http.StatusServiceUnavailable, retry: m.retryAfter,
+		detail: "The request was cancelled while it waited. Nothing was carried out. Ask again with the same key.",
+	}
 }
 
 // write answers p. What others have set in the header stays.

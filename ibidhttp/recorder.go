@@ -98,10 +98,10 @@ func (w *recorder) Flush() { _ = w.FlushError() }
 func (w *recorder) FlushError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.open(); err == errAnswered {
+	if err := w.open(); errors.Is(err, errAnswered) {
 		return err
 	}
-	return nil
+	return nil // an answer without a body has nothing to flush
 }
 
 // Hijack refuses: what is written to a bare connection cannot be recorded.

@@ -2,7 +2,7 @@ package storetest
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,19 +19,35 @@ const long = 24 * time.Hour
 // asked of the store, and every answer is the zero value.
 type env struct {
 	ctx    context.Context
+	name   string
 	target Target
 	store  ibid.Store
 	tick   time.Duration
 	start  time.Time
+	keys   int        // given out
+	mu     sync.Mutex // of err, which callers in a race may set
 	err    error
 }
 
 func (e *env) failed() bool { return e.err != nil }
 
 func (e *env) failf(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.err == nil {
 		e.err = fmt.Errorf(format, args...)
 	}
+}
+
+// guard makes a failure of a panic in f: a store that panics must not end the
+// suite.
+func (e *env) guard(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.failf("the store panics: %v", p)
+		}
+	}()
+	f()
 }
 
 // want fails the case unless ok.
@@ -72,10 +88,10 @@ func (e *env) pass(d time.Duration) {
 	}
 }
 
-// key returns a key that no other case uses.
-func (e *env) key() (k ibid.Digest) {
-	rand.Read(k[:]) // never fails
-	return k
+// key returns a key that no other case uses, and the same in every run.
+func (e *env) key() ibid.Digest {
+	e.keys++
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d", e.name, e.keys))
 }
 
 // claim returns a claim with a token of its own that takes nothing over.
@@ -279,7 +295,7 @@ func (e *env) race(n int, f func(i int)) {
 	for i := range n {
 		done.Go(func() {
 			<-start
-			f(i)
+			e.guard(func() { f(i) })
 		})
 	}
 	close(start)

@@ -124,9 +124,10 @@ var leases = []clause{
 		k, c := e.key(), e.claim()
 		c.Lease, c.Window = century, century
 		e.granted(k, c)
-		e.state(k, ibid.InProgress)
-		e.extend(k, c, century)
 		r := e.state(k, ibid.InProgress)
+		e.near("Lease", r.Lease, century)
+		e.extend(k, c, century)
+		r = e.state(k, ibid.InProgress)
 		e.near("Window", r.Window, 2*century)
 		e.completeFor(k, c, "receipt", ibid.Keep{Retain: century, Remember: century})
 		r = e.answers(k, "receipt")

@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -19,6 +18,9 @@ type Case struct {
 	// it. An error that is a Needs says that target cannot be put through the
 	// case.
 	Check func(ctx context.Context, target Target) error
+	// Races is true when many call at once: a store that is wrong may then
+	// pass now and again.
+	Races bool
 }
 
 // Needs is what a target lacks to be put through a case: "needs a fake clock".
@@ -66,12 +68,19 @@ type Target struct {
 // Cases returns the contract, in reading order.
 func Cases() []Case {
 	var cases []Case
-	for _, c := range slices.Concat(
-		ownership, replies, takeovers, leases, zombies, fences, windows, releases,
-		contents, readings, races, contexts, damages,
-		sweeps, watches, inspections, checkpoints, descriptions,
-	) {
-		cases = append(cases, Case{Name: c.name, Why: c.why, Check: c.run})
+	for _, chapter := range []struct {
+		clauses []clause
+		races   bool
+	}{
+		{clauses: ownership}, {clauses: replies}, {clauses: takeovers}, {clauses: leases}, {clauses: zombies},
+		{clauses: fences}, {clauses: windows}, {clauses: releases}, {clauses: contents}, {clauses: readings},
+		{clauses: races, races: true}, {clauses: contexts}, {clauses: damages},
+		{clauses: sweeps}, {clauses: sweepRaces, races: true}, {clauses: watches}, {clauses: inspections},
+		{clauses: checkpoints}, {clauses: descriptions},
+	} {
+		for _, c := range chapter.clauses {
+			cases = append(cases, Case{Name: c.name, Why: c.why, Check: c.run, Races: chapter.races})
+		}
 	}
 	return cases
 }
@@ -96,8 +105,8 @@ func (c clause) run(ctx context.Context, target Target) error {
 	if err != nil {
 		return err
 	}
-	e := &env{ctx: ctx, target: target, store: store, tick: target.Tick, start: time.Now()}
-	c.check(e)
+	e := &env{ctx: ctx, name: c.name, target: target, store: store, tick: target.Tick, start: time.Now()}
+	e.guard(func() { c.check(e) })
 	if closeStore != nil {
 		if err := closeStore(); e.err == nil {
 			e.err = err

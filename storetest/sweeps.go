@@ -85,6 +85,10 @@ var sweeps = []clause{
 		e.answers(completed, "receipt")
 		e.state(reclaimed, ibid.InProgress)
 	}},
+}
+
+// A Sweeper among callers.
+var sweepRaces = []clause{
 	{"Sweep races with claims and deletes none", "a key that was claimed as the sweep looked would be claimed twice", func(e *env) {
 		s, ok := ability[ibid.Sweeper](e, "Sweeper")
 		if !ok {

@@ -69,14 +69,6 @@ var watches = []clause{
 		k, c := e.owned()
 		_, early := e.watch(k)
 		changed, late := e.watch(k)
-		if e.failed() {
-			return
-		}
-		defer func() {
-			if p := recover(); p != nil {
-				e.failf("stop panics: %v", p)
-			}
-		}()
 		early()
 		early()
 		e.complete(k, c, "receipt")

@@ -26,7 +26,7 @@ const (
 type result struct {
 	mutant  mutant
 	verdict verdict
-	detail  string // the failing tests, or what went wrong
+	detail  string // the first test that failed, or what went wrong
 	took    time.Duration
 }
 
@@ -70,7 +70,7 @@ func (b bench) run(ctx context.Context, m mutant, passed bool) result {
 	case ctx.Err() != nil:
 		return end(broken, ctx.Err().Error())
 	case o.failed():
-		return end(caught, strings.Join(o.failures, ", "))
+		return end(caught, o.first())
 	}
 	return end(broken, o.problem())
 }
@@ -87,6 +87,15 @@ type outcome struct {
 func (o outcome) passed() bool { return o.err == nil && o.ran > 0 }
 func (o outcome) failed() bool { return o.err != nil && !o.unbuilt && o.ran > 0 && len(o.failures) > 0 }
 
+// first returns the failure that was reported first, and how many there are: a
+// failing sub-test is reported before the test around it.
+func (o outcome) first() string {
+	if len(o.failures) == 1 {
+		return o.failures[0]
+	}
+	return fmt.Sprintf("%s, the first of %d", o.failures[0], len(o.failures))
+}
+
 // problem says why an outcome is neither what it should be, in a few lines.
 func (o outcome) problem() string {
 	what := "no test was run"
@@ -94,7 +103,7 @@ func (o outcome) problem() string {
 	case o.unbuilt:
 		what = "it does not compile"
 	case len(o.failures) > 0:
-		what = "failed: " + strings.Join(o.failures, ", ")
+		what = "failed: " + o.first()
 	case o.err != nil:
 		what = o.err.Error()
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -94,6 +96,7 @@ func list(t *testing.T) map[string]listed {
 // run runs the go command in the root module, without the workspace.
 func run(t *testing.T, args ...string) []byte {
 	t.Helper()
+	touch(t)
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = "../.."
 	command.Env = append(os.Environ(), "GOWORK=off")
@@ -104,4 +107,28 @@ func run(t *testing.T, args ...string) []byte {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, problems.Bytes())
 	}
 	return out
+}
+
+// touch looks at every file the go command will read: go test repeats a result
+// from its cache unless a file changed that the test itself has looked at.
+func touch(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // some other test's file
+		}
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && entry.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") || entry.Name() == "go.mod" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

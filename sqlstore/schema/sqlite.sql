@@ -2,14 +2,16 @@
 -- its key; the other columns are copies of what sweeping and listing need,
 -- and decide nothing on their own.
 --
--- WITHOUT ROWID: one tree holds key and record, so that a claim changes one
--- page of it where a table with row ids changes two.
+-- The table has row ids, although nobody asks for them: new records lie side by side
+-- at its end, where a commit of many writes few pages. In a table WITHOUT
+-- ROWID each would lie on a page of its own, by its key: measured at 100,000
+-- records and 64 callers, a third fewer first runs per second, and 9 % more bytes.
 CREATE TABLE IF NOT EXISTS ibid_record (
 	key    BLOB    NOT NULL PRIMARY KEY CHECK (length(key) = 32),
 	gone   INTEGER NOT NULL, -- nanoseconds since 1970 UTC; nothing is kept from then on
 	scope  BLOB    NOT NULL, -- digest of the claim's scope
 	record BLOB    NOT NULL  -- encoded, see internal/record
-) WITHOUT ROWID;
+);
 
 CREATE INDEX IF NOT EXISTS ibid_record_gone ON ibid_record (gone);
 

@@ -81,6 +81,9 @@ func TestContract(t *testing.T) {
 // The races are run on the host's clock too, where goroutines meet as they do
 // in a program.
 func TestContractOnTheHostsClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real leases to lapse")
+	}
 	t.Parallel()
 	storetest.Run(t, target())
 }

@@ -1,0 +1,49 @@
+-- One row per key. Times are microseconds since 1970 UTC, by this server's
+-- clock. The columns before sum are the record; sum covers them all, and stands for them in
+-- a compare-and-set. The columns after it decide nothing.
+--
+-- Growing room: rows are claimed first and completed later, on the same page
+-- where it has room, so that completing touches no index.
+CREATE TABLE IF NOT EXISTS TABLE_NAME (
+	key         bytea    NOT NULL PRIMARY KEY CHECK (octet_length(key) = 32),
+	fence       int8     NOT NULL,
+	lease_end   int8     NOT NULL, -- of a held claim, else 0
+	window_end  int8     NOT NULL, -- of a completed record: its result is replayed until then
+	gone        int8     NOT NULL, -- nothing is kept from then on
+	due         int8     NOT NULL, -- when to sweep; never later than gone
+	attempt     int4     NOT NULL,
+	vanished    int4     NOT NULL,
+	generation  int4     NOT NULL,
+	result_sum  int4,              -- CRC-32C of result, of a completed record
+	version     int2     NOT NULL, -- of this layout; a program changes no row of another
+	state       int2     NOT NULL CHECK (state IN (0, 1, 2)), -- released, held, completed
+	waited      bool     NOT NULL DEFAULT false, -- someone listens for the end of this claim
+	token       bytea    NOT NULL CHECK (octet_length(token) = 16),
+	sum         bytea    NOT NULL, -- checksum of the record
+	fingerprint bytea    NOT NULL, -- empty for none
+	scope       bytea    NOT NULL,
+	label       bytea,
+	steps       bytea,
+	result      bytea
+) WITH (vacuum_truncate = off);
+
+CREATE INDEX IF NOT EXISTS INDEX_NAME ON TABLE_NAME (due);
+
+-- The version of this file that made the table. A program that finds a version
+-- it does not know touches nothing.
+CREATE TABLE IF NOT EXISTS SCHEMA_NAME (version int4 NOT NULL);
+
+-- Twenty pages from the start, which vacuum_truncate = off keeps: of a smaller table the planner
+-- would read all rows rather than use the index, and connections would go on
+-- with that plan while the table grows.
+INSERT INTO TABLE_NAME (key, fence, lease_end, window_end, gone, due, attempt, vanished, generation,
+	version, state, token, sum, fingerprint, scope, label)
+SELECT sha256(int4send(i)), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, substr(sha256(''), 1, 16), '', '', '', decode(repeat('00', 1500), 'hex')
+FROM generate_series(1, 100) AS i
+WHERE NOT EXISTS (SELECT 1 FROM SCHEMA_NAME)
+ON CONFLICT DO NOTHING;
+
+DELETE FROM TABLE_NAME WHERE version = 0;
+
+INSERT INTO SCHEMA_NAME (version)
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM SCHEMA_NAME);

@@ -32,6 +32,7 @@ type demoCommand struct {
 	Retain   time.Duration `group:"Serving" help:"How long an answer is replayed. Default 24h."`
 	Remember time.Duration `group:"Serving" help:"How long after that the key is refused as expired. Default 0s."`
 	Wait     time.Duration `group:"Serving" help:"How long a duplicate waits for the first request. Default 0s."`
+	SealKey  []string      `group:"Serving" placeholder:"ID:FILE" help:"Seal results at rest with this key, 64 hexadecimal digits in a file. May be repeated; the first one seals."`
 	Naked    bool          `group:"Serving" help:"Serve without ibid and without the unique constraint."`
 	Attached bool          `hidden:"" help:"End when standard input does, and not on an interrupt."`
 }
@@ -60,6 +61,7 @@ func (c *demoCommand) servingOnly() string {
 		{"--retain", c.Retain != 0},
 		{"--remember", c.Remember != 0},
 		{"--wait", c.Wait != 0},
+		{"--seal-key", len(c.SealKey) > 0},
 		{"--naked", c.Naked},
 	} {
 		if f.given {
@@ -91,7 +93,7 @@ func (c *demoCommand) serve(ctx context.Context, std streams) error {
 		policy.Takeover = ibid.Probe
 	}
 	return serve.Run(ctx, serve.Options{
-		Addr: c.Serve, Store: c.Store, Data: c.Data, SecretFile: c.SecretFile, Policy: policy, Naked: c.Naked, Break: c.Break,
+		Addr: c.Serve, Store: c.Store, Data: c.Data, SecretFile: c.SecretFile, SealKeys: c.SealKey, Policy: policy, Naked: c.Naked, Break: c.Break,
 		Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, std.out)
 }

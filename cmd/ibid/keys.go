@@ -23,8 +23,9 @@ type keysCommand struct {
 
 // storeFlags name a store that a service uses.
 type storeFlags struct {
-	Store      string `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH."`
-	SecretFile string `env:"IBID_SECRET_FILE" placeholder:"FILE" help:"File with the secret that the service uses, if it has one."`
+	Store      string   `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH."`
+	SecretFile string   `env:"IBID_SECRET_FILE" placeholder:"FILE" help:"File with the secret that the service uses, if it has one."`
+	SealKey    []string `env:"IBID_SEAL_KEY" placeholder:"ID:FILE" help:"Key that the service seals results with, as 64 hexadecimal digits in a file, if it seals them. May be repeated; the first one seals."`
 }
 
 // open returns an engine over the store. The caller closes the store.
@@ -33,11 +34,15 @@ func (f *storeFlags) open(ctx context.Context, policy ibid.Policy) (*ibid.Engine
 	if err != nil {
 		return nil, nil, err
 	}
+	seal, err := stores.SealKeys(f.SealKey)
+	if err != nil {
+		return nil, nil, err
+	}
 	store, err := stores.Open(ctx, f.Store, &stores.Options{Existing: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	engine, err := ibid.New(ctx, store, &ibid.Options{Secret: secret, Policy: policy})
+	engine, err := ibid.New(ctx, store, &ibid.Options{Secret: secret, Seal: seal, Policy: policy})
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
@@ -118,14 +123,17 @@ func (c *keysGetCommand) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer k.close.Close()
-	if err != nil {
+	v, write := view(k.op, c.Result), keyView.writeText
+	if c.JSON {
+		write = keyView.writeJSON
+	}
+	if written := write(v, std.out); written != nil {
+		return written
+	}
+	if err != nil { // of a damaged result everything else is shown
 		return fmt.Errorf("key %s: %w", k.op.Key, err)
 	}
-	v := view(k.op, c.Result)
-	if c.JSON {
-		return v.writeJSON(std.out)
-	}
-	return v.writeText(std.out)
+	return nil
 }
 
 type keysListCommand struct {

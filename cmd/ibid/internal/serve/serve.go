@@ -33,6 +33,9 @@ type Options struct {
 	Data string
 	// SecretFile holds the secret of the store. Default: none.
 	SecretFile string
+	// SealKeys name the files of the keys that seal results, see
+	// stores.SealKeys. Default: none.
+	SealKeys []string
 	// Policy is the engine's.
 	Policy ibid.Policy
 	// Naked serves without ibid, without Store, and without the unique constraint.
@@ -72,6 +75,10 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	seal, err := stores.SealKeys(opts.SealKeys)
+	if err != nil {
+		return err
+	}
 	store, err := stores.Open(ctx, opts.Store, nil)
 	if err != nil {
 		return err
@@ -92,6 +99,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	engine, err := ibid.New(ctx, broken.Store(opts.Break, store), &ibid.Options{
 		Policy:  opts.Policy,
 		Secret:  secret,
+		Seal:    seal,
 		Observe: []func(context.Context, ibid.Event){ibid.LogTo(opts.Log)},
 	})
 	if err != nil {

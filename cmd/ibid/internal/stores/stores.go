@@ -97,20 +97,3 @@ func openSQLite(ctx context.Context, address, path string, existing bool) (*Open
 		return errors.Join(store.Close(), db.Close())
 	}}, nil
 }
-
-// Secret reads a secret from the file at path: all of it but the end of the
-// line. An empty path is no secret.
-func Secret(path string) ([]byte, error) {
-	if path == "" {
-		return nil, nil
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the secret: %w", err)
-	}
-	secret := strings.TrimRight(string(b), "\r\n")
-	if len(secret) < 16 {
-		return nil, fmt.Errorf("the secret in %s has %d bytes: it must have at least 16", path, len(secret))
-	}
-	return []byte(secret), nil
-}

@@ -13,7 +13,7 @@ type Proxy struct {
 	// Addr is where clients connect.
 	Addr string
 
-	target   string
+	target   atomic.Pointer[string]
 	listener net.Listener
 	lose     atomic.Pointer[loss]
 	served   sync.WaitGroup
@@ -34,7 +34,8 @@ func Between(t testing.TB, server *Server) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: server.Addr, listener: l, conns: make(map[net.Conn]bool)}
+	p := &Proxy{Addr: l.Addr().String(), listener: l, conns: make(map[net.Conn]bool)}
+	p.target.Store(&server.Addr)
 	p.served.Go(p.serve)
 	t.Cleanup(func() {
 		l.Close()
@@ -62,13 +63,25 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Sever ends every connection, and lets no new one through.
+func (p *Proxy) Sever() {
+	p.listener.Close()
+	p.Cut()
+}
+
+// Retarget ends every connection, and leads new ones to server.
+func (p *Proxy) Retarget(server *Server) {
+	p.target.Store(&server.Addr)
+	p.Cut()
+}
+
 func (p *Proxy) serve() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", *p.target.Load())
 		if err != nil {
 			client.Close()
 			continue

@@ -129,27 +129,6 @@ func (s *Store) Look(ctx context.Context, key ibid.Digest) (ibid.Record, error) 
 	return own(r.View(now)), nil
 }
 
-// Complete implements ibid.Store.
-func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	sh, hash := s.shard(&key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	at := sh.find(&key, hash)
-	r, err := sh.load(at, &key)
-	if err != nil {
-		return err
-	}
-	changed, err := r.Complete(token, result, keep, s.clock.now())
-	if changed {
-		sh.save(s, at, &r) // copies result
-		sh.wake(key)
-	}
-	return err
-}
-
 // own gives the caller bytes that nobody else holds: records at rest are shared
 // and never changed.
 func own(v ibid.Record) ibid.Record {
@@ -180,6 +159,27 @@ func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, l
 		sh.wake(key)
 	}
 	return nil
+}
+
+// Complete implements ibid.Store.
+func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sh, hash := s.shard(&key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	at := sh.find(&key, hash)
+	r, err := sh.load(at, &key)
+	if err != nil {
+		return err
+	}
+	changed, err := r.Complete(token, result, keep, s.clock.now())
+	if changed {
+		sh.save(s, at, &r) // copies result
+		sh.wake(key)
+	}
+	return err
 }
 
 // Release implements ibid.Store.

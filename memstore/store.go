@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -69,7 +70,7 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 		return ibid.Record{}, err
 	}
 	view, err := s.begin(&key, &claim)
-	if err == ibid.ErrFull && s.dropOldest() {
+	if errors.Is(err, ibid.ErrFull) && s.dropOldest() {
 		view, err = s.begin(&key, &claim)
 	}
 	return view, err
@@ -88,7 +89,7 @@ func (s *Store) begin(key *ibid.Digest, claim *ibid.Claim) (ibid.Record, error) 
 	}
 	if r.Begin(*claim, now) {
 		if at == none {
-			at, err = sh.add(s, key, hash, &r)
+			err = sh.add(s, key, hash, &r)
 		} else {
 			sh.save(s, at, &r)
 		}

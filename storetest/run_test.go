@@ -29,6 +29,7 @@ func (r *recorder) Context() context.Context { return r.ctx }
 func (r *recorder) Errorf(format string, args ...any) {
 	r.said[r.name] = "red: " + fmt.Sprintf(format, args...)
 }
+
 func (r *recorder) Skipf(format string, args ...any) {
 	r.said[r.name] = "skipped: " + fmt.Sprintf(format, args...)
 }

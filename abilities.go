@@ -58,6 +58,10 @@ type Inspector interface {
 	// stands there, and raises the key's generation, which stays for window:
 	// the work may run again, with derived keys of its own. ErrClaimLost
 	// reports that the record changed since token was read.
+	//
+	// The zero Token drops a damaged record, of which no token can be read. Its
+	// generation cannot be read either, and becomes one that no number of
+	// forgets reaches.
 	Forget(ctx context.Context, key Digest, token Token, window time.Duration) error
 }
 

@@ -79,7 +79,8 @@ type attempt struct {
 	engine     *Engine
 	generation int
 	claimedAt  time.Time       // before Begin was asked: the lease ends no earlier than claimedAt + lease
-	parent     context.Context // the caller's, detached from its cancellation if the policy says so
+	parent     context.Context // the caller's
+	detached   bool            // the parent's end does not end the work
 	deadline   time.Time       // when MaxRun is over
 	started    atomic.Bool     // EffectStarted was called
 	undone     atomic.Bool     // UndoWrites was called
@@ -106,15 +107,18 @@ func attemptFrom(ctx context.Context) *attempt {
 func (a *attempt) now() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.inner == nil {
-		return a.parent
+	switch {
+	case a.inner != nil:
+		return a.inner
+	case a.detached:
+		return context.WithoutCancel(a.parent)
 	}
-	return a.inner
+	return a.parent
 }
 
 // Deadline implements context.Context.
 func (a *attempt) Deadline() (time.Time, bool) {
-	if earlier, ok := a.parent.Deadline(); ok && earlier.Before(a.deadline) {
+	if earlier, ok := a.parent.Deadline(); ok && !a.detached && earlier.Before(a.deadline) {
 		return earlier, true
 	}
 	return a.deadline, true
@@ -138,7 +142,11 @@ func (a *attempt) cancellable() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.inner == nil {
-		a.inner, a.cancel = context.WithCancelCause(a.parent)
+		parent := a.parent
+		if a.detached {
+			parent = context.WithoutCancel(parent)
+		}
+		a.inner, a.cancel = context.WithCancelCause(parent)
 	}
 	return a.inner
 }

@@ -128,10 +128,7 @@ func (e *Engine) newAttempt(ctx context.Context, op *operation, rec Record, aske
 			Number: rec.Attempt, Vanished: rec.Vanished,
 		},
 		op: *op, engine: e, generation: rec.Generation, steps: rec.Steps, claimedAt: asked,
-		parent: ctx, deadline: time.Now().Add(op.policy.MaxRun),
-	}
-	if op.policy.Detach {
-		a.parent = context.WithoutCancel(ctx)
+		parent: ctx, detached: op.policy.Detach, deadline: time.Now().Add(op.policy.MaxRun),
 	}
 	kind := EventClaimed
 	if rec.Vanished > 0 {

@@ -142,10 +142,7 @@ func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) {
 func (e *Engine) runGuarded(ctx context.Context, op *operation, work Work, cause error) ([]byte, Outcome, error) {
 	a := &attempt{
 		Attempt: Attempt{Key: op.digest, Guard: op.policy.Guard},
-		op:      *op, engine: e, parent: ctx, deadline: time.Now().Add(op.policy.MaxRun),
-	}
-	if op.policy.Detach {
-		a.parent = context.WithoutCancel(ctx)
+		op:      *op, engine: e, parent: ctx, detached: op.policy.Detach, deadline: time.Now().Add(op.policy.MaxRun),
 	}
 	ev := a.event(EventDegraded)
 	ev.Guard, ev.Err = op.policy.Guard, cause

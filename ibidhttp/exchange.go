@@ -48,7 +48,8 @@ type exchange struct {
 	out      []byte
 	spool    *spool
 	spoolErr error
-	result   []byte // as recorded
+	encoded  []byte // as it is to be recorded
+	result   []byte // what was returned to the engine; parts of encoded
 }
 
 // errReleased is what work returns to free the key.
@@ -56,12 +57,15 @@ var errReleased = errors.New("ibidhttp: the handler's answer is not kept")
 
 // run is the work: it runs the handler and returns its answer as it is recorded.
 func (x *exchange) run(ctx context.Context) ([]byte, error) {
+	if x.ran {
+		x.discard() // the transaction is run again: its first answer was never given
+	}
 	x.ran = true
 	if x.m.o.Streaming {
 		return x.stream(ctx)
 	}
 	x.handle(ctx, x.next)
-	return x.encode()
+	return x.encode(ctx)
 }
 
 // handle calls h and takes what it answers.
@@ -106,9 +110,12 @@ func (x *exchange) unguarded() *http.Request {
 }
 
 // encode returns the answer as it is recorded, or errReleased.
-func (x *exchange) encode() ([]byte, error) {
+func (x *exchange) encode(ctx context.Context) ([]byte, error) {
 	if !x.m.o.Kept(x.status, x.recorder.header) {
 		return nil, errReleased
+	}
+	if x.status >= http.StatusBadRequest {
+		ibid.UndoWrites(ctx) // a refusal: its record is kept, and none of its writes
 	}
 	x.result = x.record()
 	return x.result, nil
@@ -120,7 +127,8 @@ func (x *exchange) record() []byte {
 	if x.spool != nil || x.spoolErr != nil {
 		a = notKept(x.status, x.field("Location"))
 	}
-	return a.Encode()
+	x.encoded = a.Append(x.encoded[:0])
+	return x.encoded
 }
 
 func notKept(status int, location string) answer.Answer {
@@ -164,6 +172,9 @@ func (x *exchange) discard() {
 
 // answer sends what Do returned.
 func (x *exchange) answer(result []byte, out ibid.Outcome, err error) {
+	if err != nil {
+		x.encoded = nil // the engine may still be recording it
+	}
 	switch {
 	case x.streamed:
 	case err == nil && x.result != nil && !out.Replayed && bytes.Equal(result, x.result) && x.spoolErr == nil:
@@ -414,7 +425,7 @@ func (x *exchange) recycle() {
 	}
 	*x = exchange{
 		m: x.m, work: x.work, probe: x.probe,
-		body: keep(x.body), scratch: keep(x.scratch), out: keep(x.out),
+		body: keep(x.body), scratch: keep(x.scratch), out: keep(x.out), encoded: keep(x.encoded),
 		fields: x.fields[:0], declared: x.declared[:0],
 	}
 	x.fresh()
@@ -423,7 +434,7 @@ func (x *exchange) recycle() {
 
 // fresh fills in what is the same for every request.
 func (x *exchange) fresh() {
-	x.call.Policy = &x.m.o.policy
+	x.call.Policy, x.call.Tx = &x.m.o.policy, x.m.o.Tx
 	if x.m.o.Probe != nil {
 		x.call.Probe = x.probe
 	}

@@ -18,6 +18,13 @@ type Options struct {
 	// (ReleaseOnPanic). Detach is always set.
 	Policy *ibid.Policy
 
+	// Tx runs the handler in transactional mode: in a database transaction of this
+	// store, which it finds in its context by the store's accessor. Answers of
+	// 2xx and 3xx commit what the handler wrote; kept answers of 4xx and 5xx are recorded
+	// and undo it; the others roll everything back. The handler runs again
+	// after a serialization failure. Default nil: lease mode.
+	Tx ibid.TxStore
+
 	// Header is the request header that carries the key. Default
 	// "Idempotency-Key". It is not read when Key is set.
 	Header string
@@ -154,6 +161,9 @@ func (opts *Options) complete(engine *ibid.Engine, scope Scope) (*settings, erro
 	o.policy.Detach = true
 	if o.Limits.Attempts > 0 {
 		o.policy.MaxAttempts = o.Limits.Attempts
+	}
+	if o.Tx != nil && (o.Streaming || o.Probe != nil) {
+		return nil, invalid("Options.Tx: a transaction that is run again cannot take back what was streamed, and leaves nothing to Probe")
 	}
 	if o.Probe != nil && o.policy.Takeover == ibid.Refuse {
 		o.policy.Takeover = ibid.Probe

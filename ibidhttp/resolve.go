@@ -44,7 +44,7 @@ func (a Answer) Encode() ([]byte, error) {
 		}
 	}
 	out.NoType = a.Header.Get("Content-Type") == ""
-	return out.Encode(), nil
+	return out.Append(nil), nil
 }
 
 // DecodeAnswer reads what the middleware recorded. The body is a part of result. An error

@@ -29,7 +29,7 @@ func (x *exchange) stream(ctx context.Context) ([]byte, error) {
 		return nil, errReleased
 	}
 	a := notKept(w.status, answer.CleanValue(w.location))
-	return a.Encode(), nil
+	return a.Append(nil), nil
 }
 
 // streamer is the http.ResponseWriter of a streaming route. It notes the status

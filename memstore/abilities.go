@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -126,11 +127,15 @@ func (s *Store) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, w
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	at := sh.find(&key, hash)
+	now := s.clock.now()
 	r, err := sh.load(at, &key)
+	if errors.Is(err, ibid.ErrDamaged) && token.IsZero() {
+		r, err = record.Damaged(now), nil
+	}
 	if err != nil {
 		return err
 	}
-	if err := r.Forget(token, window, s.clock.now()); err != nil {
+	if err := r.Forget(token, window, now); err != nil {
 		return err
 	}
 	sh.save(s, at, &r)

@@ -36,7 +36,10 @@
 // It shares no file between hosts: the clock that judges leases is the host's,
 // and WAL mode is not for network file systems. It keeps nothing in memory:
 // see package memstore. It starts no goroutine: call Sweep from time to time, or the
-// file grows. It sets no pragma on connections that are not its own.
+// file grows. It sets no pragma on connections that are not its own, but for the
+// journal mode, which is the file's. It checks the bytes of records, and not
+// those of SQLite's trees: damage that hides a row makes its key a new one, and
+// only PRAGMA integrity_check may find it.
 //
 // # Files
 //
@@ -47,8 +50,13 @@
 //
 // # Errors
 //
-// A disk that is full, or PRAGMA max_page_count, is ibid.ErrFull: new keys are refused and
-// replays go on. What SQLite calls corrupt is ibid.ErrDamaged. A lock held by
-// others for longer than SQLiteOptions.BusyTimeout is the driver's own error,
-// and so is everything else; errors.As reaches it.
+// A disk that is full, or PRAGMA max_page_count, is ibid.ErrFull: new keys are
+// refused and replays go on. Below max_page_count results find room where their
+// pages have it. A disk without a free byte refuses them too, since a commit
+// is written to the -wal first: the claim stands, and Complete repeated succeeds
+// once there is room.
+//
+// What SQLite calls corrupt is ibid.ErrDamaged. A lock held by others for longer
+// than SQLiteOptions.BusyTimeout is the driver's own error, and so is
+// everything else; errors.As reaches it.
 package sqlstore

@@ -55,8 +55,10 @@ func (s *SQLite) openReader(ctx context.Context, r *reader) (err error) {
 		return err
 	}
 	err = prepare(ctx, r.conn, []string{"PRAGMA busy_timeout = 0", "PRAGMA query_only = 1"}, []statement{
-		{&r.get, s.queries.get}, {&r.over, s.queries.over},
-		{&r.list, s.queries.list}, {&r.listOnly, s.queries.listOnly},
+		{&r.get, s.queries.get},
+		{&r.over, s.queries.over},
+		{&r.list, s.queries.list},
+		{&r.listOnly, s.queries.listOnly},
 	})
 	if err != nil {
 		_ = r.close()

@@ -77,8 +77,9 @@ func (s *SQLite) runAll(calls []*call) {
 		}
 	}()
 	if s.runBatch(calls) && len(calls) > 1 {
+		start := time.Now() // BusyTimeout is for all of them
 		for _, c := range calls {
-			if c.err = s.begin(context.Background(), time.Now()); c.err == nil {
+			if c.err = s.begin(context.Background(), start); c.err == nil {
 				s.runBatch([]*call{c})
 			}
 		}
@@ -183,9 +184,14 @@ func (s *SQLite) openWriter(ctx context.Context) (*writer, error) {
 		fmt.Sprintf("PRAGMA synchronous = %d", s.opts.Synchronous.pragma()),
 		"PRAGMA fullfsync = 1", // where fsync alone does not reach the disk; elsewhere it does nothing
 	}, []statement{
-		{&w.begin, "BEGIN IMMEDIATE"}, {&w.commit, "COMMIT"}, {&w.rollback, "ROLLBACK"},
-		{&w.get, s.queries.get}, {&w.insert, s.queries.insert}, {&w.update, s.queries.update},
-		{&w.remove, s.queries.remove}, {&w.postpone, s.queries.postpone},
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.get, s.queries.get},
+		{&w.insert, s.queries.insert},
+		{&w.update, s.queries.update},
+		{&w.remove, s.queries.remove},
+		{&w.postpone, s.queries.postpone},
 	})
 	if err != nil {
 		_ = w.close()
@@ -225,7 +231,7 @@ func prepare(ctx context.Context, conn *sql.Conn, pragmas []string, statements [
 		}
 	}
 	for _, st := range statements {
-		stmt, err := conn.PrepareContext(ctx, st.text)
+		stmt, err := conn.PrepareContext(ctx, st.text) //nolint:sqlclosecheck // closed with its connection
 		if err != nil {
 			return err
 		}

@@ -298,9 +298,8 @@ var brokenAbilities = []bug{
 		}
 	}},
 	{"each handle has a store of its own", func(m *model) { m.alone = true }},
-	{"damage stops List", func(m *model) {
-		m.unlisted = true
-	}},
+	{"damage stops List", func(m *model) { m.unlisted = true }},
+	{"a damaged record cannot be forgotten", func(m *model) { m.stuck = true }},
 }
 
 // silent wakes nobody when verb happens.

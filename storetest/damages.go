@@ -60,6 +60,24 @@ var damages = []clause{
 		e.damaged("Look", r, err)
 		e.answers(k1, "one")
 	}},
+	{"Forget with the zero token drops a damaged record", "the key could never be used again", func(e *env) {
+		s, ok := ability[ibid.Inspector](e, "Inspector")
+		if !ok {
+			return
+		}
+		for _, d := range damage {
+			k, c := e.completed("one")
+			e.corrupt(k, d.change)
+			if e.failed() {
+				return
+			}
+			err := s.Forget(e.ctx, k, c.Token, long)
+			e.want(err != nil, "Forget after %s, with a token that nobody can read, reports no error", d.name)
+			e.forget(k, ibid.Token{}, long)
+			r := e.granted(k, e.claim())
+			e.want(r.Generation > 0 && r.Attempt == 1 && r.Result == nil, "forgotten after %s, the key shows %s, want attempt 1 of another generation", d.name, show(r))
+		}
+	}},
 	{"a damaged record harms no other", "one bad block would stop everyone", func(e *env) {
 		k1, _ := e.completed("one")
 		k2, _ := e.completed("two")

@@ -38,6 +38,7 @@ type model struct {
 	ended      func(ctx context.Context, verb string) error                                     // asked first
 	describe   func() ibid.Description
 	torn       map[string]bool // verb → another may write between its read and its write
+	stuck      bool            // a damaged record cannot be forgotten
 	alone      bool            // a second handle shares nothing
 	unlisted   bool            // List stops at a damaged record
 }
@@ -116,7 +117,11 @@ func (m *model) do(ctx context.Context, verb string, key ibid.Digest, f func(r *
 	defer m.mu.Unlock()
 	now = m.now()
 	if b, ok := m.records[key]; ok {
-		if r, err = m.decode(key, b); err != nil {
+		r, err = m.decode(key, b)
+		if err != nil && verb == "forget unread" && !m.stuck {
+			r, err = record.Damaged(now), nil
+		}
+		if err != nil {
 			return r, now, err
 		}
 	}
@@ -197,7 +202,11 @@ func (m *model) Checkpoint(ctx context.Context, key ibid.Digest, token ibid.Toke
 }
 
 func (m *model) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, window time.Duration) error {
-	_, _, err := m.do(ctx, "forget", key, func(r *record.Record, now int64) (bool, error) {
+	verb := "forget"
+	if token.IsZero() {
+		verb = "forget unread"
+	}
+	_, _, err := m.do(ctx, verb, key, func(r *record.Record, now int64) (bool, error) {
 		err := m.forget(r, token, window, now)
 		return err == nil, err
 	})

@@ -40,13 +40,8 @@ func Ask(ctx context.Context, db DB, c *Call) error {
 
 // AskIn runs c in the caller's transaction, which a conflict has ended already.
 func AskIn(ctx context.Context, db DB, c *Call) error {
-	for range tries {
-		again, err := c.Done(db.One(ctx, c.SQL, c.Args, c.Dest))
-		if !again || Conflict(err) {
-			return err
-		}
-	}
-	return errRaced
+	_, err := c.Done(db.One(ctx, c.SQL, c.Args, c.Dest))
+	return err
 }
 
 func pause(ctx context.Context, n int) error {
@@ -94,15 +89,14 @@ func (q *Queries) List(ctx context.Context, db DB, filter ibid.Filter, after ibi
 		ask := min(max(2*(limit-len(page)), 100), 1000)
 		seen := 0
 		var r row
-		var key []byte
 		var standby bool
 		each := func() error {
 			if standby {
 				return errStandby
 			}
 			seen++
-			copy(after[:], key)
-			view, err := r.view(false)
+			copy(after[:], r.key)
+			view, err := r.view(after, false)
 			if err == nil && len(page) < limit && filter.Match(view) {
 				view.Result = nil
 				page = append(page, ibid.Entry{Key: after, Record: view})
@@ -110,7 +104,7 @@ func (q *Queries) List(ctx context.Context, db DB, filter ibid.Filter, after ibi
 			r = row{}
 			return nil
 		}
-		if err := db.All(ctx, q.list, []any{after[:], scope, int64(ask)}, r.dest(&key, &standby), each); err != nil {
+		if err := db.All(ctx, q.list, []any{after[:], scope, int64(ask)}, r.dest(&standby), each); err != nil {
 			return nil, explain(err)
 		}
 		if seen < ask {

@@ -45,7 +45,7 @@ func (q *Queries) Migrate(ctx context.Context, tx DB) error {
 	if err != nil || there {
 		return err
 	}
-	return tx.Exec(ctx, expand("schema", q.table))
+	return tx.Exec(ctx, schema(q.table))
 }
 
 // Missing is what a store says that may not make its table.

@@ -24,10 +24,8 @@ var files embed.FS
 
 // Queries are the statements of one table.
 type Queries struct {
-	table, channel               string
-	begin, look                  string
-	complete, extend, release    string
-	checkpoint, forget           string
+	table                        string
+	begin, write, look           string
 	watch, sweep, list, describe string
 }
 
@@ -54,13 +52,10 @@ func NewQueries(table string) (*Queries, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queries{table: table, channel: table}
-	for name, text := range map[string]*string{
-		"begin": &q.begin, "look": &q.look, "complete": &q.complete, "extend": &q.extend, "release": &q.release,
-		"checkpoint": &q.checkpoint, "forget": &q.forget, "watch": &q.watch, "sweep": &q.sweep, "list": &q.list,
-		"describe": &q.describe,
-	} {
-		*text = expand(name, table)
+	q := &Queries{
+		table: table,
+		begin: expand("ask_begin", table), write: expand("ask_write", table), look: expand("look", table),
+		watch: expand("watch", table), sweep: expand("sweep", table), list: expand("list", table), describe: expand("describe", table),
 	}
 	return q, nil
 }
@@ -72,24 +67,27 @@ func Schema(table string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return expand("schema", table), nil
+	return schema(table), nil
+}
+
+// schema returns the table, its functions, and last the mark that they are there.
+func schema(table string) string {
+	return expand("schema", table) + "\n" + expand("begin", table) + "\n" + expand("write", table) + "\n" + expand("version", table)
 }
 
 // What the statements have in common.
 var (
 	macros = strings.NewReplacer(
-		"RECORD_COLUMNS", "key, version, state, token, fence, attempt, vanished, generation, fingerprint, scope, label, steps, lease_end, window_end, gone, result_sum",
-		"ANSWER_COLUMNS", "r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, r.label, r.steps, r.lease_end, r.window_end, r.gone, r.result_sum",
-		"HELD_BY_TOKEN", "r.key = $1 AND r.token = $2 AND r.state = 1 AND r.gone > clock.now AND SOUND",
-		"WHY_NOT", "CASE WHEN NOT (SOUND) THEN 'damaged' WHEN state = 1 AND token = $2 AND gone > now THEN 'raced' ELSE 'lost' END",
+		"ANSWER_COLUMNS", "r.key, r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
+			"r.label, r.steps, r.lease_end, r.window_end, r.gone, r.result_sum, r.sum, r.result",
+		"ALL_COLUMNS", "fence = r.fence, lease_end = r.lease_end, window_end = r.window_end, gone = r.gone, due = r.due, "+
+			"attempt = r.attempt, vanished = r.vanished, generation = r.generation, result_sum = r.result_sum, state = r.state, "+
+			"token = r.token, sum = r.sum, fingerprint = r.fingerprint, scope = r.scope, label = r.label, steps = r.steps, result = r.result",
+		// Exact: a moment in microseconds has fewer bits than a float8.
+		"NOW_MICROS", "(date_part('epoch', clock_timestamp()) * 1000000)::int8",
 	)
-	sound = strings.NewReplacer(
-		"SOUND", "r.version = 1 AND r.sum = SUM_OF(r)",
-		// extract is exact: it is numeric, not a float.
-		"NOW_MICROS", "(extract(epoch FROM clock_timestamp()) * 1000000)::int8",
-	)
-	sumOf  = regexp.MustCompile(`SUM_OF\((\w+)\)`)
-	wakeIf = regexp.MustCompile(`WAKE_IF\(([^)]*)\)`)
+	// sumOf is the checksum of a row; see (*row).sound.
+	sumOf = regexp.MustCompile(`SUM_OF\((\w+)\)`)
 )
 
 // expand returns a statement for table.
@@ -98,16 +96,16 @@ func expand(name, table string) string {
 	if err != nil {
 		panic(err) // embedded
 	}
-	s := sound.Replace(macros.Replace(string(text)))
-	s = sumOf.ReplaceAllString(s, "substr(sha256(record_send(ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
-		"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum))), 1, 8)")
-	s = wakeIf.ReplaceAllString(s, "CASE WHEN $1 THEN pg_notify('CHANNEL', encode($$1, 'hex'))::text END")
+	s := sumOf.ReplaceAllString(macros.Replace(string(text)),
+		"substr(sha256(record_send(ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
+			"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum))), 1, 8)")
 	_, base, qualified := strings.Cut(table, ".")
 	if !qualified {
 		base = table
 	}
 	return strings.NewReplacer(
 		"TABLE_NAME", quote(table), "SCHEMA_NAME", quote(table+"_schema"), "INDEX_NAME", quote(base+"_due"),
+		"BEGIN_NAME", quote(table+"_begin"), "WRITE_NAME", quote(table+"_write"),
 		"CHANNEL", channel(table), "TABLE_TEXT", table,
 	).Replace(s)
 }

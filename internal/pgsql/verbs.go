@@ -18,64 +18,48 @@ type Call struct {
 	done func(found bool) error
 }
 
-// errRaced reports that another caller changed the record while the statement
-// ran, so that it neither wrote nor knows what stands there now.
-var errRaced = errors.New("ibid: the record changes faster than it can be read")
-
 // Done takes the error of asking, of which that of no row is none, and returns
 // that of the verb. again reports that the call should be asked again, and err
 // what is wrong with it if that does not help either.
 func (c *Call) Done(err error) (again bool, _ error) {
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		err = c.done(false)
-	case err == nil:
-		err = c.done(true)
-	default:
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return Conflict(err), explain(err)
 	}
-	return errors.Is(err, errRaced), err
+	return false, c.done(err == nil)
 }
 
 // Begin is ibid.Store's; answer is set when Done returns no error.
 func (q *Queries) Begin(key ibid.Digest, c ibid.Claim, answer *ibid.Record) *Call {
 	var r row
-	var until int64
-	lease := micros(c.Lease)
-	call := &Call{
-		SQL:  q.begin,
-		Args: []any{key[:], c.Token[:], digest(c.Fingerprint), c.Scope[:], bytesOrNil(c.Label), lease, micros(c.Window), limit(c.MaxTakeovers), limit(c.MaxAttempts)},
-		Dest: r.dest(&until),
+	return &Call{
+		SQL: q.begin,
+		Args: []any{
+			key[:], c.Token[:], digest(c.Fingerprint), c.Scope[:], bytesOrNil(c.Label),
+			micros(c.Lease), micros(c.Window), limit(c.MaxTakeovers), limit(c.MaxAttempts),
+		},
+		Dest: r.dest(),
+		done: func(bool) (err error) {
+			*answer, err = r.view(key, true)
+			return err
+		},
 	}
-	call.done = func(found bool) (err error) {
-		if !found {
-			return errRaced
-		}
-		if *answer, err = r.view(true); err == nil && answer.OwnedBy(c.Token) && until-r.now > lease/2 {
-			// It waited for a lock, and the lease with it. The token stands, so
-			// asking again grants a fresh one.
-			return errRaced
-		}
-		return err
-	}
-	return call
 }
 
 // Look is ibid.Store's; answer is set when Done returns no error.
 func (q *Queries) Look(key ibid.Digest, answer *ibid.Record) *Call {
 	var r row
-	var found, standby bool
+	var standby bool
 	return &Call{
-		SQL: q.look, Args: []any{key[:]}, Dest: r.dest(&found, &standby),
+		SQL: q.look, Args: []any{key[:]}, Dest: r.dest(&standby),
 		done: func(bool) (err error) {
 			switch {
 			case standby:
 				return errStandby
-			case !found:
+			case r.key == nil:
 				*answer = ibid.Record{}
 				return nil
 			}
-			*answer, err = r.view(true)
+			*answer, err = r.view(key, true)
 			return err
 		},
 	}
@@ -86,17 +70,17 @@ func (q *Queries) Complete(key ibid.Digest, token ibid.Token, result []byte, kee
 	if result == nil {
 		result = []byte{}
 	}
-	return write(q.complete, key[:], token[:], result, int64(resultSum(result)), micros(keep.Retain), micros(keep.Remember))
+	return q.change("complete", key, token, result, micros(keep.Retain), micros(keep.Remember))
 }
 
 // Extend is ibid.Store's.
 func (q *Queries) Extend(key ibid.Digest, token ibid.Token, lease time.Duration) *Call {
-	return write(q.extend, key[:], token[:], micros(lease))
+	return q.change("extend", key, token, nil, micros(lease), 0)
 }
 
 // Release is ibid.Store's.
 func (q *Queries) Release(key ibid.Digest, token ibid.Token) *Call {
-	call := write(q.release, key[:], token[:])
+	call := q.change("release", key, token, nil, 0, 0)
 	done := call.done
 	call.done = func(found bool) error {
 		if err := done(found); !errors.Is(err, ibid.ErrClaimLost) {
@@ -109,31 +93,25 @@ func (q *Queries) Release(key ibid.Digest, token ibid.Token) *Call {
 
 // Checkpoint is ibid.Checkpointer's.
 func (q *Queries) Checkpoint(key ibid.Digest, token ibid.Token, steps []byte) *Call {
-	return write(q.checkpoint, key[:], token[:], bytesOrNil(steps))
+	return q.change("checkpoint", key, token, bytesOrNil(steps), 0, 0)
 }
 
 // Forget is ibid.Inspector's.
 func (q *Queries) Forget(key ibid.Digest, token ibid.Token, window time.Duration) *Call {
-	return write(q.forget, key[:], token[:], micros(window))
+	return q.change("forget", key, token, nil, micros(window), 0)
 }
 
-// write is a verb that changes the record under a token.
-func write(query string, args ...any) *Call {
+// change is a verb that changes the record under a token.
+func (q *Queries) change(verb string, key ibid.Digest, token ibid.Token, bytes []byte, a, b int64) *Call {
 	var outcome string
-	var woke *string
 	return &Call{
-		SQL: query, Args: args, Dest: []any{&outcome, &woke},
-		done: func(found bool) error {
-			if !found {
-				return ibid.ErrClaimLost
-			}
+		SQL: q.write, Args: []any{verb, key[:], token[:], bytes, int64(resultSum(bytes)), a, b}, Dest: []any{&outcome},
+		done: func(bool) error {
 			switch outcome {
-			case "changed", "same":
+			case "done":
 				return nil
 			case "lost":
 				return ibid.ErrClaimLost
-			case "raced":
-				return errRaced
 			case "damaged":
 				return fmt.Errorf("%w: version or checksum", ibid.ErrDamaged)
 			}

@@ -185,6 +185,13 @@ func (r *Record) Forget(token ibid.Token, window time.Duration, now int64) error
 	return nil
 }
 
+// Damaged returns what Forget with the zero token is asked of where the record
+// that stands is damaged. Its generation is the time in seconds: derived keys
+// must not repeat, and no number of forgets reaches it.
+func Damaged(now int64) Record {
+	return Record{Generation: int(now / int64(time.Second)), Gone: now + 1}
+}
+
 func (r *Record) heldBy(token ibid.Token, now int64) bool {
 	return r.Held && r.Token == token && r.Kept(now)
 }

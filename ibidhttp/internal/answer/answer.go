@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -58,8 +59,8 @@ type Answer struct {
 	Body   []byte
 }
 
-// Encode returns the bytes of a, without fields that are Live.
-func (a *Answer) Encode() []byte {
+// Append appends the bytes of a, without fields that are Live, to b.
+func (a *Answer) Append(b []byte) []byte {
 	headers, trailers := 0, 0
 	size := 2 + 3*binary.MaxVarintLen16 + len(a.Body)
 	for i := range a.Fields {
@@ -81,8 +82,7 @@ func (a *Answer) Encode() []byte {
 	if a.NoType {
 		flags |= flagNoType
 	}
-	b := make([]byte, 0, size)
-	b = append(b, version, flags)
+	b = append(slices.Grow(b, size), version, flags)
 	b = binary.AppendUvarint(b, uint64(a.Status))
 	b = binary.AppendUvarint(b, uint64(headers))
 	b = binary.AppendUvarint(b, uint64(trailers))
@@ -113,7 +113,7 @@ func uvarintLen(n int) int {
 	return size
 }
 
-// Decode reads what Encode wrote. It appends the fields to a.Fields[:0]; the body is a
+// Decode reads what Append wrote. It appends the fields to a.Fields[:0]; the body is a
 // part of b. ErrDamaged reports what no handler can have answered.
 func (a *Answer) Decode(b []byte) error {
 	*a = Answer{Fields: a.Fields[:0]}

@@ -84,7 +84,7 @@ func newTable(t testing.TB, pool *pgxpool.Pool) string {
 }
 
 func dropTable(pool *pgxpool.Pool, name string) {
-	_, _ = pool.Exec(context.Background(), fmt.Sprintf("DROP TABLE IF EXISTS %s, %s_schema", name, name))
+	_, _ = pool.Exec(context.Background(), fmt.Sprintf("DROP TABLE IF EXISTS %[1]s, %[1]s_schema CASCADE; DROP FUNCTION IF EXISTS %[1]s_write", name))
 }
 
 func open(t testing.TB, pool *pgxpool.Pool, opts *pgxstore.Options) *pgxstore.Store {

@@ -103,7 +103,8 @@ func TestAnErrorOfOneCallFailsNoOther(t *testing.T) {
 	full := errors.New("database or disk is full (13)")
 	for _, row := range []struct {
 		name string
-		fail func(f *fixture, bad ibid.Digest) // makes a claim of bad fail
+		fail func(f *fixture, bad ibid.Digest) // makes what call asks for fail
+		call func(f *fixture, bad ibid.Digest) error
 		want error
 		why  string
 	}{
@@ -114,9 +115,14 @@ func TestAnErrorOfOneCallFailsNoOther(t *testing.T) {
 				}
 				return nil
 			}
+		}, func(f *fixture, bad ibid.Digest) error {
+			_, err := f.Begin(context.Background(), bad, newClaim())
+			return err
 		}, full, "SQLite may undo the whole transaction, and the others must be written again"},
 		{"the record is damaged", func(f *fixture, bad ibid.Digest) {
 			f.exec("INSERT INTO ibid_record VALUES (?, 0, x'', x'00')", bad[:])
+		}, func(f *fixture, bad ibid.Digest) error {
+			return f.Release(context.Background(), bad, ibid.NewToken())
 		}, ibid.ErrDamaged, "what cannot be read concerns its own key only"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -130,11 +136,7 @@ func TestAnErrorOfOneCallFailsNoOther(t *testing.T) {
 				var err1, err2, errBad error
 				together(t, f,
 					func() { err1 = f.complete(k1, c1, "one") },
-					func() {
-						errBad = f.Release(t.Context(), bad, c1.Token)
-						_, errBad2 := f.Begin(t.Context(), bad, newClaim())
-						errBad = errors.Join(errBad, errBad2)
-					},
+					func() { errBad = row.call(f, bad) },
 					func() { err2 = f.complete(k2, c2, "two") },
 				)
 				if err1 != nil || err2 != nil {
@@ -234,33 +236,41 @@ func TestACallerThatLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A caller that leaves while its batch commits does not wait for it, and what it
-// asked for is done.
+// A caller that leaves while its batch is written does not wait for it. What it
+// asked for is done, with the bytes that it gave.
 func TestACallerThatLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := open(t, nil)
 		k, c := f.owned()
-		g := newGate("COMMIT")
+		k1, c1 := f.owned()
+		g := newGate("SELECT")
 		f.hook.set(g.pass, nil)
+		extend := func() {
+			if err := f.Extend(t.Context(), k1, c1.Token, long); err != nil {
+				t.Error(err)
+			}
+		}
 		var wg sync.WaitGroup
-		wg.Go(func() { f.owned() })
+		wg.Go(extend)
 		synctest.Wait()
-		wg.Go(func() { f.owned() }) // leads the next batch
+		wg.Go(extend) // leads the next batch
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		left, result := make(chan error, 1), []byte("answer")
 		go func() { left <- f.Complete(ctx, k, c.Token, result, ibid.Keep{Retain: long}) }()
 		synctest.Wait()
 		g.open <- struct{}{}
-		synctest.Wait()
+		synctest.Wait() // the call is taken, and its record not read yet
 		cancel()
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want context.Canceled", err)
 		}
 		clear(result) // the caller's again
 		g.open <- struct{}{}
+		g.open <- struct{}{}
 		wg.Wait()
+		f.hook.set(nil, nil)
 		if r := f.state(k, ibid.Completed); string(r.Result) != "answer" {
 			t.Errorf("result %q, want what was given", r.Result)
 		}

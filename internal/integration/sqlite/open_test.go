@@ -29,8 +29,10 @@ func TestOpenRefusesWhatCannotKeepAPromise(t *testing.T) {
 		{name: "temporary", path: "", says: "in memory", why: "the same, on disk"},
 		{name: "too few connections", conns: 3, says: "SetMaxOpenConns", why: "readers would wait for the writer's connection for ever"},
 		{name: "no table, and may not make it", opts: &sqlstore.SQLiteOptions{NoMigrate: true}, says: "NoMigrate", why: "the schema is kept elsewhere, and was forgotten"},
-		{name: "a table from the future", setup: "CREATE TABLE ibid_record_schema (version INTEGER); INSERT INTO ibid_record_schema VALUES (2)",
-			says: "version 2, this program knows 1", why: "an old program must not run again what a new one recorded"},
+		{
+			name: "a table from the future", setup: "CREATE TABLE ibid_record_schema (version INTEGER); INSERT INTO ibid_record_schema VALUES (2)",
+			says: "version 2, this program knows 1", why: "an old program must not run again what a new one recorded",
+		},
 		{name: "a table name that is a statement", opts: &sqlstore.SQLiteOptions{Table: "a;b"}, says: `"a;b"`, why: "names are not quoted"},
 		{name: "an unknown setting", opts: &sqlstore.SQLiteOptions{Synchronous: 9}, says: "SQLiteOptions.Synchronous", why: "a typo must not mean OFF"},
 	} {
@@ -251,6 +253,17 @@ func TestTheLockIsHeldElsewhere(t *testing.T) {
 		t.Errorf("%v, want an error that names BusyTimeout", err)
 	}
 	unlock()
+
+	// A reader who does not end holds up no writer.
+	tx, err := f.raw.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var n int
+	if err := tx.QueryRow("SELECT count(*) FROM ibid_record").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.complete(held, c, "answer"); err != nil {
 		t.Error(err)
 	}

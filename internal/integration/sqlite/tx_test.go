@@ -141,8 +141,10 @@ func TestCompleteTxRefuses(t *testing.T) {
 			l.exec("UPDATE ibid_record SET record = x'00' WHERE key = ?", k[:])
 			return nil
 		}, ibid.ErrDamaged, "", "nobody knows whose claim it was"},
-		{"a commit that promises less than the store", "?_pragma=synchronous(NORMAL)", nil,
-			ibid.ErrInvalid, "synchronous", "an acknowledged result would not survive a power loss"},
+		{
+			"a commit that promises less than the store", "?_pragma=synchronous(NORMAL)", nil,
+			ibid.ErrInvalid, "synchronous", "an acknowledged result would not survive a power loss",
+		},
 		{"a transaction that read before another wrote", "", func(l *ledger, tx *sql.Tx, _ ibid.Digest, _ ibid.Claim) error {
 			var n int
 			err := tx.QueryRow("SELECT count(*) FROM charge").Scan(&n)

@@ -1,62 +1,102 @@
--- $1 key, $2 token, $3 fingerprint, $4 scope, $5 label, $6 lease, $7 window,
--- $8 max takeovers, $9 max attempts
+-- Begin decides: it inserts, or takes over what it read, or returns what stands
+-- there. What stands is read before anything is written: where nothing is
+-- granted, no row is inserted, changed or locked, and no WAL is written.
 --
--- One statement decides: it inserts, or takes over what it saw, or reads what
--- stands there. What stands is read before anything is written: where nothing
--- is granted, no row is inserted, changed or locked, and no WAL is written.
+-- A row is written only over the one that was read (sum); when another caller was
+-- faster, it is read again. In the answer, due is when it was judged.
 --
--- It sees what was committed when it began, and writes only over that (sum).
--- When another caller was faster it returns no row, and is asked again.
-WITH clock AS MATERIALIZED (
-	SELECT NOW_MICROS AS now
-), seen AS MATERIALIZED (
-	SELECT r.*, r.version = 1 AND r.sum = SUM_OF(r) AS sound
-	FROM TABLE_NAME r WHERE r.key = $1
-), judged AS MATERIALIZED (
-	SELECT seen.*, CASE
-		WHEN NOT sound THEN 'stands'
-		WHEN gone <= now THEN 'absent'
-		WHEN state = 2 THEN 'stands'
-		WHEN state = 1 AND token = $2 THEN 'mine'
-		WHEN state = 1 AND lease_end > now THEN 'stands'
-		WHEN fingerprint <> $3::bytea AND (state = 1 OR fingerprint <> '') THEN 'stands'
-		WHEN $8::int4 >= 0 AND vanished + state > $8 THEN 'stands'
-		WHEN $9::int4 > 0 AND attempt >= $9 THEN 'stands'
-		ELSE 'next'
-	END AS verdict
-	FROM seen, clock
-), claim AS MATERIALIZED (
-	SELECT
-		$1::bytea AS key, 1::int2 AS version, 1::int2 AS state, $2::bytea AS token,
-		CASE verdict WHEN 'mine' THEN fence ELSE greatest(fence + 1, now) END AS fence,
-		CASE verdict WHEN 'mine' THEN attempt WHEN 'next' THEN attempt + 1 ELSE 1 END AS attempt,
-		CASE verdict WHEN 'mine' THEN vanished WHEN 'next' THEN vanished + state ELSE 0 END AS vanished,
-		CASE WHEN verdict IN ('mine', 'next') THEN generation ELSE 0 END AS generation,
-		CASE verdict WHEN 'mine' THEN fingerprint ELSE $3 END AS fingerprint,
-		CASE verdict WHEN 'mine' THEN scope ELSE $4::bytea END AS scope,
-		CASE verdict WHEN 'mine' THEN label ELSE $5::bytea END AS label,
-		CASE WHEN verdict IN ('mine', 'next') THEN steps END AS steps,
-		now + $6::int8 AS lease_end, now + $6 + $7::int8 AS window_end, now + $6 + $7 AS gone,
-		now + $7 AS due, NULL::int4 AS result_sum, sum AS was
-	FROM clock LEFT JOIN judged ON true
-	WHERE verdict IS DISTINCT FROM 'stands'
-), inserted AS (
-	INSERT INTO TABLE_NAME AS r (RECORD_COLUMNS, due, sum)
-	SELECT RECORD_COLUMNS, due, SUM_OF(claim) FROM claim WHERE was IS NULL
-	ON CONFLICT (key) DO NOTHING
-	RETURNING r.*
-), updated AS (
-	UPDATE TABLE_NAME r
-	SET state = n.state, token = n.token, fence = n.fence, attempt = n.attempt, vanished = n.vanished,
-		generation = n.generation, fingerprint = n.fingerprint, scope = n.scope, label = n.label, steps = n.steps,
-		lease_end = n.lease_end, window_end = n.window_end, gone = n.gone, due = least(r.due, n.due),
-		result = NULL, result_sum = NULL, waited = false, sum = SUM_OF(n)
-	FROM claim n
-	WHERE r.key = $1 AND r.sum = n.was
-	RETURNING r.*
-)
-SELECT ANSWER_COLUMNS, NULL::bytea AS result, true AS sound, now, NOW_MICROS FROM inserted r, clock
-UNION ALL
-SELECT ANSWER_COLUMNS, NULL::bytea, true, now, NOW_MICROS FROM updated r, clock
-UNION ALL
-SELECT ANSWER_COLUMNS, result, sound, now, now FROM judged r, clock WHERE verdict = 'stands'
+-- A function, because a first run, a takeover and a replay have little in
+-- common: one statement of plain SQL prepares for all of them at every call,
+-- at twice the cost of the call.
+CREATE OR REPLACE FUNCTION BEGIN_NAME(
+	a_key bytea, a_token bytea, a_fingerprint bytea, a_scope bytea, a_label bytea,
+	a_lease int8, a_window int8, max_takeovers int4, max_attempts int4
+) RETURNS TABLE_NAME LANGUAGE plpgsql AS $$
+DECLARE
+	r TABLE_NAME;
+	now int8;
+	was bytea;
+BEGIN
+	IF pg_is_in_recovery() THEN
+		RAISE EXCEPTION 'ibid: the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
+	END IF;
+	FOR try IN 1..20 LOOP
+		SELECT * INTO r FROM TABLE_NAME t WHERE t.key = a_key;
+		now := NOW_MICROS;
+		IF NOT FOUND THEN
+			r.key := a_key;
+			r.version := 1;
+			r.fence := now;
+			r.attempt := 1;
+			r.vanished := 0;
+			r.generation := 0;
+			r.due := now + a_window;
+		ELSE
+			IF r.version <> 1 THEN
+				RETURN r;
+			END IF;
+			IF r.gone > now THEN
+				IF r.state = 2 OR r.state = 1 AND r.token <> a_token AND r.lease_end > now THEN
+					r.due := now;
+					RETURN r;
+				END IF;
+				IF r.state = 0 OR r.token <> a_token THEN
+					IF r.fingerprint <> a_fingerprint AND (r.state = 1 OR r.fingerprint <> '')
+						OR max_takeovers >= 0 AND r.vanished + r.state > max_takeovers
+						OR max_attempts > 0 AND r.attempt >= max_attempts
+					THEN
+						r.due := now;
+						RETURN r;
+					END IF;
+				END IF;
+			END IF;
+			IF r.sum <> SUM_OF(r) THEN
+				RETURN r;
+			END IF;
+			was := r.sum;
+			r.due := least(r.due, now + a_window);
+			IF r.gone <= now THEN
+				r.attempt := 1;
+				r.vanished := 0;
+				r.generation := 0;
+				r.steps := NULL;
+			ELSIF r.state = 0 OR r.token <> a_token THEN
+				r.attempt := r.attempt + 1;
+				r.vanished := r.vanished + r.state; -- state 1 is lapsed here
+			END IF;
+			IF r.gone > now AND r.state = 1 AND r.token = a_token THEN -- its first reply was lost
+				a_fingerprint := r.fingerprint;
+				a_scope := r.scope;
+				a_label := r.label;
+			ELSE
+				r.fence := greatest(r.fence + 1, now);
+			END IF;
+			r.result := NULL;
+			r.result_sum := NULL;
+		END IF;
+		r.state := 1;
+		r.waited := false;
+		r.token := a_token;
+		r.fingerprint := a_fingerprint;
+		r.scope := a_scope;
+		r.label := a_label;
+		r.lease_end := now + a_lease;
+		r.window_end := r.lease_end + a_window;
+		r.gone := r.window_end;
+		r.sum := SUM_OF(r);
+		IF was IS NULL THEN
+			INSERT INTO TABLE_NAME VALUES (r.*) ON CONFLICT (key) DO NOTHING;
+		ELSE
+			UPDATE TABLE_NAME t SET ALL_COLUMNS WHERE t.key = a_key AND t.sum = was;
+		END IF;
+		-- A lock that it waited for took from its lease: then it begins anew. The
+		-- token stands, so it counts no attempt.
+		IF FOUND AND NOW_MICROS - now <= greatest(a_lease / 2, 20000) THEN
+			r.due := now;
+			RETURN r;
+		END IF;
+		r := NULL;
+		was := NULL;
+	END LOOP;
+	RAISE EXCEPTION 'ibid: the record changes faster than it can be read' USING ERRCODE = 'serialization_failure';
+END $$;

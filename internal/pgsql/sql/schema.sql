@@ -29,8 +29,6 @@ CREATE TABLE IF NOT EXISTS TABLE_NAME (
 
 CREATE INDEX IF NOT EXISTS INDEX_NAME ON TABLE_NAME (due);
 
--- The version of this file that made the table. A program that finds a version
--- it does not know touches nothing.
 CREATE TABLE IF NOT EXISTS SCHEMA_NAME (version int4 NOT NULL);
 
 -- Twenty pages from the start, which vacuum_truncate = off keeps: of a smaller table the planner
@@ -44,6 +42,3 @@ WHERE NOT EXISTS (SELECT 1 FROM SCHEMA_NAME)
 ON CONFLICT DO NOTHING;
 
 DELETE FROM TABLE_NAME WHERE version = 0;
-
-INSERT INTO SCHEMA_NAME (version)
-SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM SCHEMA_NAME);

@@ -12,12 +12,12 @@ WITH clock AS MATERIALIZED (
 	FOR UPDATE OF r SKIP LOCKED
 ), deleted AS (
 	DELETE FROM TABLE_NAME r USING picked, clock
-	WHERE r.key = picked.key AND r.gone <= clock.now AND SOUND
+	WHERE r.key = picked.key AND r.gone <= clock.now AND r.version = 1 AND r.sum = SUM_OF(r)
 	RETURNING r.key
 ), put_off AS (
 	UPDATE TABLE_NAME r SET due = CASE WHEN r.gone > clock.now THEN r.gone ELSE clock.now + 3600000000 END
 	FROM picked, clock
-	WHERE r.key = picked.key AND NOT (r.gone <= clock.now AND SOUND)
+	WHERE r.key = picked.key AND NOT (r.gone <= clock.now AND r.version = 1 AND r.sum = SUM_OF(r))
 	RETURNING r.key
 )
 SELECT (SELECT count(*) FROM picked), (SELECT count(*) FROM deleted), (SELECT count(*) FROM put_off)

@@ -91,6 +91,11 @@ func Scenes() []Scene {
 			Proves: "a vanished attempt is looked up downstream by its derived key: done is recorded, not done runs",
 		},
 		{
+			Name: "client-killed", play: clientKilled,
+			Title:  "The client is killed between send and answer, and started again, without a journal and with one",
+			Proves: "a key that is kept before the first byte is sent outlives its process: one charge",
+		},
+		{
 			Name: "large", play: large,
 			Title:  "A large answer",
 			Proves: "what is too large to keep reaches its first caller whole, and never runs again",

@@ -1,0 +1,80 @@
+-- Write is every other verb that changes a record, and each stands or falls
+-- with the token. It returns 'done', 'lost' or 'damaged'.
+--
+-- The end of a claim is announced only if somebody flagged it: announcements
+-- are made one commit after another across the whole database.
+CREATE OR REPLACE FUNCTION WRITE_NAME(
+	verb text, a_key bytea, a_token bytea, bytes bytea, bytes_sum int4, a_time int8, b_time int8
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	r TABLE_NAME;
+	now int8;
+	was bytea;
+	flagged bool;
+BEGIN
+	FOR try IN 1..20 LOOP
+		SELECT * INTO r FROM TABLE_NAME t WHERE t.key = a_key;
+		now := NOW_MICROS;
+		IF NOT FOUND THEN
+			RETURN 'lost';
+		END IF;
+		was := r.sum;
+		IF r.version <> 1 OR was <> SUM_OF(r) THEN
+			RETURN 'damaged';
+		END IF;
+		IF r.gone <= now OR r.token <> a_token THEN
+			RETURN 'lost';
+		END IF;
+		IF r.state <> 1 AND verb <> 'forget' THEN
+			IF verb = 'complete' AND r.state = 2 AND r.window_end > now AND r.result = bytes THEN
+				RETURN 'done'; -- its first reply was lost
+			END IF;
+			RETURN 'lost';
+		END IF;
+		CASE verb
+		WHEN 'complete' THEN
+			r.state := 2;
+			r.result := bytes;
+			r.result_sum := bytes_sum;
+			r.lease_end := 0;
+			r.window_end := now + a_time;
+			r.gone := r.window_end + b_time;
+		WHEN 'extend' THEN -- the record outlives the new end of its lease by as much as the old one
+			r.gone := now + a_time + r.gone - r.lease_end;
+			r.window_end := r.gone;
+			r.lease_end := now + a_time;
+		WHEN 'release' THEN
+			r.state := 0;
+			r.lease_end := 0;
+			IF r.vanished = 0 AND coalesce(r.steps, '') = '' THEN
+				r.fingerprint := '';
+			END IF;
+		WHEN 'checkpoint' THEN
+			r.steps := bytes;
+		WHEN 'forget' THEN -- what is left is a released record of the next generation
+			r.state := 0;
+			r.token := decode('00000000000000000000000000000000', 'hex');
+			r.attempt := 0;
+			r.vanished := 0;
+			r.generation := r.generation + 1;
+			r.fingerprint := '';
+			r.label := NULL;
+			r.steps := NULL;
+			r.result := NULL;
+			r.result_sum := NULL;
+			r.lease_end := 0;
+			r.window_end := now + a_time;
+			r.gone := r.window_end;
+		END CASE;
+		r.due := least(r.due, r.gone);
+		r.sum := SUM_OF(r);
+		UPDATE TABLE_NAME t SET ALL_COLUMNS WHERE t.key = a_key AND t.sum = was RETURNING waited INTO flagged;
+		IF FOUND THEN
+			IF flagged AND (r.state <> 1 OR verb = 'extend' AND a_time = 0) THEN
+				PERFORM pg_notify('CHANNEL', encode(a_key, 'hex'));
+			END IF;
+			RETURN 'done';
+		END IF;
+	END LOOP;
+	RAISE EXCEPTION 'ibid: the record changes faster than it can be read' USING ERRCODE = 'serialization_failure';
+END $$;

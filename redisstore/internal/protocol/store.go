@@ -1,0 +1,189 @@
+package protocol
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ibid-go/ibid"
+)
+
+// DefaultPrefix begins every key unless told otherwise.
+const DefaultPrefix = "ibid:"
+
+// Options of a Store. A nil *Options, and the zero value of every field, is the
+// default.
+type Options struct {
+	// Prefix begins every key and names the channel that wakes waiters.
+	// Default "ibid:". Two stores on one server share their records exactly
+	// when they share the prefix. It must not contain braces: what a cluster
+	// places a key by is its digest.
+	Prefix string
+}
+
+// Store is an ibid.Store on a Redis or Valkey server. It is safe for concurrent
+// use.
+type Store struct {
+	conn    Conn
+	prefix  string
+	channel string
+	clock   *clock
+	watches watches
+}
+
+// New returns a store on conn.
+func New(conn Conn, opts *Options) (*Store, error) {
+	prefix := DefaultPrefix
+	if opts != nil && opts.Prefix != "" {
+		prefix = opts.Prefix
+	}
+	if strings.ContainsAny(prefix, "{}") {
+		return nil, fmt.Errorf("%w: Prefix %q contains braces", ibid.ErrInvalid, prefix)
+	}
+	return &Store{conn: conn, prefix: prefix, channel: prefix + "wake", clock: newClock()}, nil
+}
+
+func (s *Store) key(key *ibid.Digest) string { return s.prefix + "{" + string(key[:]) + "}" }
+
+// What PTTL says of a key that is not there, and of one without an expiry.
+const (
+	noKey    = -2
+	noExpiry = -1
+)
+
+// answer is what a script says.
+type answer struct {
+	applied bool
+	found   bool  // something stands; set unless applied
+	left    int64 // milliseconds that the key has left; set unless applied
+	now     int64 // nanoseconds of the server's clock
+	old     []byte
+}
+
+// run runs a script. A server that was restarted, or has just become a primary,
+// does not know it: it is sent again, whole. It did not run before that.
+func (s *Store) run(ctx context.Context, sc *Script, key string, args ...string) (a answer, err error) {
+	asked := s.clock.since()
+	b, err := s.conn.Run(ctx, sc, false, key, args)
+	if code(err) == "NOSCRIPT" {
+		b, err = s.conn.Run(ctx, sc, true, key, args)
+	}
+	if err != nil {
+		return a, err
+	}
+	if len(b) < 9 {
+		return a, fmt.Errorf("script answered %q", b)
+	}
+	micros := int64(binary.LittleEndian.Uint64(b[1:]))
+	s.clock.learn(asked, micros)
+	a.applied, a.now, a.old = b[0] == '+', micros*int64(time.Microsecond), b[9:]
+	if !a.applied && len(a.old) >= 8 {
+		a.left, a.old = int64(binary.LittleEndian.Uint64(a.old)), a.old[8:]
+		a.found = a.left != noKey
+	}
+	return a, nil
+}
+
+// code returns the code that begins an error of the server: "OOM".
+func code(err error) string {
+	if err == nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(err.Error(), " ")
+	return first
+}
+
+// read decodes what an answer shows, with its times. Nothing that stands is a
+// record of which nothing is left.
+func (a *answer) read(key *ibid.Digest) (v value, err error) {
+	if a.found {
+		if a.left == noExpiry {
+			return v, fmt.Errorf("%w: record without an expiry", ibid.ErrDamaged)
+		}
+		if v, err = decode(key, a.old, true); err != nil {
+			return v, err
+		}
+	}
+	v.exact, v.left, v.now = true, max(a.left, 0), a.now
+	return v, nil
+}
+
+// Look implements ibid.Store.
+func (s *Store) Look(ctx context.Context, key ibid.Digest) (ibid.Record, error) {
+	a, err := s.run(ctx, look, s.key(&key))
+	if err != nil {
+		return ibid.Record{}, err
+	}
+	v, err := a.read(&key)
+	if err != nil {
+		return ibid.Record{}, err
+	}
+	r := v.at(v.now, v.left)
+	return r.View(v.now), nil
+}
+
+// claimed begins the version and state of a claim.
+const claimed = string(rune(version)) + string(rune(stateHeld))
+
+// held is the version, state and token of a claim, as scripts compare them.
+func held(token ibid.Token) string { return claimed + string(token[:]) }
+
+// Extend implements ibid.Store.
+func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, lease time.Duration) error {
+	a, err := s.run(ctx, extend, s.key(&key), held(token), strconv.FormatInt(millis(lease), 10), s.channel)
+	_, err = s.stood(&key, a, err)
+	return err
+}
+
+// Complete implements ibid.Store.
+func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	retain, remember := millis(keep.Retain), millis(keep.Remember)
+	a, err := s.run(ctx, complete, s.key(&key), held(token),
+		string(appendHead(make([]byte, 0, headLen), &key, stateDone, token, remember)),
+		string(appendResult(make([]byte, 0, sumLen+len(result)), &key, result)),
+		strconv.FormatInt(retain, 10), strconv.FormatInt(remember, 10), s.channel)
+	v, err := s.stood(&key, a, err)
+	if errors.Is(err, ibid.ErrClaimLost) {
+		if r := v.at(v.now, v.left); r.State(v.now) == ibid.Completed && r.Token == token && bytes.Equal(r.Result, result) {
+			return nil // its first reply was lost
+		}
+	}
+	return err
+}
+
+// Release implements ibid.Store.
+func (s *Store) Release(ctx context.Context, key ibid.Digest, token ibid.Token) error {
+	a, err := s.run(ctx, release, s.key(&key), held(token),
+		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)), s.channel)
+	if _, err = s.stood(&key, a, err); errors.Is(err, ibid.ErrClaimLost) {
+		return nil
+	}
+	return err
+}
+
+// Checkpoint implements ibid.Checkpointer.
+func (s *Store) Checkpoint(ctx context.Context, key ibid.Digest, token ibid.Token, steps []byte) error {
+	a, err := s.run(ctx, checkpoint, s.key(&key), held(token), string(appendSteps(nil, &key, steps)))
+	_, err = s.stood(&key, a, err)
+	return err
+}
+
+// stood says what became of a write under a token: the record that it changed
+// was whole, or the one that it did not change shows why.
+func (s *Store) stood(key *ibid.Digest, a answer, err error) (v value, _ error) {
+	switch {
+	case err != nil:
+		return v, err
+	case a.applied:
+		return decode(key, a.old, true)
+	}
+	if v, err = a.read(key); err == nil {
+		err = ibid.ErrClaimLost
+	}
+	return v, err
+}

@@ -13,18 +13,11 @@ import (
 
 func (s *Service) postPayment(w http.ResponseWriter, r *http.Request) {
 	var p Payment
-	var f faults
-	err := decode(r, &struct {
+	f, err := read(r, &struct {
 		OrderID  *string `json:"order_id"`
 		Amount   *int64  `json:"amount"`
 		Currency *string `json:"currency"`
-	}{&p.OrderID, &p.Amount, &p.Currency})
-	if err == nil {
-		err = p.check()
-	}
-	if err == nil {
-		f, err = parseFaults(r.Header)
-	}
+	}{&p.OrderID, &p.Amount, &p.Currency}, p.check)
 	if err != nil {
 		problem(http.StatusBadRequest, err.Error()).write(w)
 		return
@@ -109,7 +102,7 @@ func operationKey(ctx context.Context, label string) string {
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
-func (p Payment) check() error {
+func (p *Payment) check() error {
 	switch {
 	case p.OrderID == "" || len(p.OrderID) > 100:
 		return errors.New("order_id must have 1 to 100 bytes")

@@ -10,17 +10,10 @@ import (
 
 func (s *Service) postRefund(w http.ResponseWriter, r *http.Request) {
 	var refund Refund
-	var f faults
-	err := decode(r, &struct {
+	f, err := read(r, &struct {
 		PaymentID *string `json:"payment_id"`
 		Amount    *int64  `json:"amount"`
-	}{&refund.PaymentID, &refund.Amount})
-	if err == nil {
-		err = refund.check()
-	}
-	if err == nil {
-		f, err = parseFaults(r.Header)
-	}
+	}{&refund.PaymentID, &refund.Amount}, refund.check)
 	if err != nil {
 		problem(http.StatusBadRequest, err.Error()).write(w)
 		return
@@ -55,7 +48,7 @@ func (s *Service) ProbeRefund(w http.ResponseWriter, r *http.Request) ibid.Found
 	return ibid.FoundDone
 }
 
-func (r Refund) check() error {
+func (r *Refund) check() error {
 	switch {
 	case r.PaymentID == "":
 		return errors.New("payment_id must name a payment")

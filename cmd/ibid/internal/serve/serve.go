@@ -132,6 +132,9 @@ func welcome(out io.Writer, addr *net.TCPAddr, opts Options) {
 	if !opts.Naked {
 		fmt.Fprintf(out, "keys in %s\n", opts.Store)
 	}
+	if opts.Break != "" {
+		fmt.Fprintf(out, "BROKEN on purpose: %s\n", opts.Break)
+	}
 	fmt.Fprintf(out, `
 	curl -i http://%[1]s/payments -H 'X-User-ID: alice' -H 'Idempotency-Key: "k-1"' \
 	     -d '{"order_id":"o-1","amount":3000,"currency":"TWD"}'

@@ -151,3 +151,20 @@ func (p jsonPrinter) Total(r Report) {
 		Total Report `json:"total"`
 	}{r})
 }
+
+// plural returns "1 charge" or "1,000 charges".
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return number(n) + " " + word + "s"
+}
+
+// number writes n with a comma between thousands.
+func number(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

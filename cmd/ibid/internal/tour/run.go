@@ -96,7 +96,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 			return Report{}, err
 		}
 	}
-	defer t.stopMain()
+	defer func() { t.stopMain(ctx.Err() != nil) }()
 	report := Report{Scenes: len(scenes)}
 	for i, scene := range scenes {
 		opts.Out.Scene(i+1, len(scenes), scene)
@@ -154,7 +154,7 @@ type tour struct {
 	client  *client
 	id      string // differs from tour to tour: a store may be used for several
 	dir     string // the tour's own folder
-	main    *Server
+	main    *server
 	charges map[string]int // order → what the ledger held when it was last asked
 }
 
@@ -168,9 +168,9 @@ func (t *tour) ownStore() error {
 	return nil
 }
 
-func (t *tour) stopMain() {
+func (t *tour) stopMain(atOnce bool) {
 	if t.main != nil {
-		t.main.Stop()
+		t.main.end(atOnce)
 	}
 }
 

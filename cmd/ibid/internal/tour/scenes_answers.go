@@ -14,13 +14,13 @@ func threeSends(ctx context.Context, s *stage) error {
 		return err
 	}
 	r := s.payment("k", "o-naked")
-	s.step("to a server without ibid and without the unique constraint:", "listening on "+naked.URL)
+	s.step("to a server without ibid and without the unique constraint:", "listening on "+naked.url)
 	for range 3 {
-		if err := s.send(ctx, naked.URL, r).is("an answer without ibid", "201 first"); err != nil {
+		if err := s.send(ctx, naked.url, r).is("an answer without ibid", "201 first"); err != nil {
 			return err
 		}
 	}
-	if err := s.ledger(ctx, naked.URL, "o-naked", 3); err != nil {
+	if err := s.ledger(ctx, naked.url, "o-naked", 3); err != nil {
 		return err
 	}
 	server, err := s.mainServer(ctx)

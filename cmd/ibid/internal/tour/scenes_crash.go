@@ -2,10 +2,7 @@ package tour
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os/exec"
-	"strings"
 	"time"
 )
 
@@ -17,62 +14,34 @@ const crashLease = 2 * time.Second
 
 // crash starts a server, kills it in the middle of both payments, and starts it
 // again. Its claims lapse a little later.
-func (s *stage) crash(ctx context.Context, takeover string, charged, uncharged, settled request) (*Server, error) {
+func (s *stage) crash(ctx context.Context, takeover string, charged, uncharged, settled request) (*server, error) {
 	p := profile{takeover: takeover, lease: crashLease}
 	server, err := s.start(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.send(ctx, server.URL, settled).is("a payment before the crash", "201 first"); err != nil {
+	if err := s.send(ctx, server.url, settled).is("a payment before the crash", "201 first"); err != nil {
 		return nil, err
 	}
 	calls := []<-chan answer{
-		s.later(ctx, server.URL, charged.with("Demo-Hold", "1m")),
-		s.later(ctx, server.URL, uncharged.with("Demo-Delay", "1m")),
+		s.later(ctx, server.url, charged.with("Demo-Hold", "1m")),
+		s.later(ctx, server.url, uncharged.with("Demo-Delay", "1m")),
 	}
-	if err := s.untilCharged(ctx, server.URL, "o-charged-"+takeover); err != nil {
+	if err := s.untilCharged(ctx, server.url, "o-charged-"+takeover); err != nil {
 		return nil, err
 	}
 	if err := s.untilInProgress(ctx, uncharged); err != nil {
 		return nil, err
 	}
-	server.Kill()
+	server.kill()
 	s.step(charged.with("Demo-Hold", "1m").String(), (<-calls[0]).String())
 	s.step(uncharged.with("Demo-Delay", "1m").String(), (<-calls[1]).String())
 	s.step(fmt.Sprintf("$ kill -9 %d", server.cmd.Process.Pid), "the server is dead: one of the two was charged, the other was not")
 	if server, err = s.start(ctx, p); err != nil {
 		return nil, err
 	}
-	s.step("the server is started again, over the same files", "listening on "+server.URL)
-	return server, s.send(ctx, server.URL, settled).is("the payment before the crash", "201 replayed")
-}
-
-// untilInProgress waits until the store holds a claim of r. Asking the service
-// would claim it.
-func (s *stage) untilInProgress(ctx context.Context, r request) error {
-	args := append([]string{"keys", "get", "--json", "--store", s.opts.Store}, keyFlags(r)...)
-	if s.opts.SecretFile != "" {
-		args = append(args, "--secret-file", s.opts.SecretFile)
-	}
-	var last []byte
-	begun, err := until(ctx, patience, func() (bool, error) {
-		out, err := exec.CommandContext(ctx, s.opts.Program, args...).CombinedOutput()
-		if err != nil {
-			return false, fmt.Errorf("ibid keys get: %w: %s", err, out)
-		}
-		last = out
-		var k struct{ State string }
-		return json.Unmarshal(out, &k) == nil && k.State == "in progress", nil
-	})
-	if err != nil || begun {
-		return err
-	}
-	return fmt.Errorf("the claim of %s never showed: %s", r.key, last)
-}
-
-// keyFlags name the key of r to the commands of an operator.
-func keyFlags(r request) []string {
-	return []string{"--scope", r.user, "--key", strings.Trim(r.key, `"`), "--method", "POST", "--path", r.path}
+	s.step("the server is started again, over the same files", "listening on "+server.url)
+	return server, s.send(ctx, server.url, settled).is("the payment before the crash", "201 replayed")
 }
 
 // settled asks until the claim of the dead process has lapsed.
@@ -99,41 +68,39 @@ func crashRefuse(ctx context.Context, s *stage) error {
 		return err
 	}
 	for _, r := range []request{charged, uncharged} {
-		a, err := s.settled(ctx, server.URL, r)
+		a, err := s.settled(ctx, server.url, r)
 		if err := all(err, a.is("the retry after the crash", "409 outcome-unknown")); err != nil {
 			return err
 		}
 	}
-	err = all(s.ledger(ctx, server.URL, "o-charged-refuse", 1), s.ledger(ctx, server.URL, "o-uncharged-refuse", 0))
+	err = all(s.ledger(ctx, server.url, "o-charged-refuse", 1), s.ledger(ctx, server.url, "o-uncharged-refuse", 0))
 	if err != nil {
 		return err
 	}
 	// The operator looks into the ledger, and says what he found.
-	charges, err := s.client.ledger(ctx, server.URL, s.order("o-charged-refuse"))
+	charges, err := s.client.ledger(ctx, server.url, s.order("o-charged-refuse"))
 	if err != nil {
 		return err
 	}
 	id := charges[0].PaymentID
 	body := `{"payment_id":"` + id + `","order_id":"` + s.order("o-charged-refuse") + `","amount":3000,"currency":"TWD","status":"completed"}`
-	resolve := append([]string{"keys", "resolve"}, keyFlags(charged)...)
-	err = s.run(ctx, append(resolve, "--status", "201", "--header", "Location: /payments/"+id,
-		"--header", "Content-Type: application/json", "--body", body)...)
+	err = all(
+		s.resolve(ctx, charged, "--status", "201", "--header", "Location: /payments/"+id,
+			"--header", "Content-Type: application/json", "--body", body),
+		s.resolve(ctx, uncharged, "--not-done"),
+	)
 	if err != nil {
 		return err
 	}
-	resolve = append([]string{"keys", "resolve"}, keyFlags(uncharged)...)
-	if err := s.run(ctx, append(resolve, "--not-done")...); err != nil {
-		return err
-	}
-	done, notDone := s.send(ctx, server.URL, charged), s.send(ctx, server.URL, uncharged)
+	done, notDone := s.send(ctx, server.url, charged), s.send(ctx, server.url, uncharged)
 	return all(
 		done.is("the retry of what was resolved as done", "201 replayed"),
 		expect("its body", body, string(done.body)),
 		expect("its Location", "/payments/"+id, done.header.Get("Location")),
 		notDone.is("the retry of what was resolved as not done", "201 first"),
-		s.ledger(ctx, server.URL, "o-charged-refuse", 1),
-		s.ledger(ctx, server.URL, "o-uncharged-refuse", 1),
-		s.ledger(ctx, server.URL, "o-settled-refuse", 1),
+		s.ledger(ctx, server.url, "o-charged-refuse", 1),
+		s.ledger(ctx, server.url, "o-uncharged-refuse", 1),
+		s.ledger(ctx, server.url, "o-settled-refuse", 1),
 	)
 }
 
@@ -144,17 +111,17 @@ func crashProbe(ctx context.Context, s *stage) error {
 		return err
 	}
 	for _, r := range []request{charged, uncharged} {
-		a, err := s.settled(ctx, server.URL, r)
+		a, err := s.settled(ctx, server.url, r)
 		if err := all(err, expect("the status of the retry after the crash", 201, a.status)); err != nil {
 			return err
 		}
-		if err := s.send(ctx, server.URL, r).is("the next retry", "201 replayed"); err != nil {
+		if err := s.send(ctx, server.url, r).is("the next retry", "201 replayed"); err != nil {
 			return err
 		}
 	}
 	return all(
-		s.ledger(ctx, server.URL, "o-charged-probe", 1),
-		s.ledger(ctx, server.URL, "o-uncharged-probe", 1),
-		s.ledger(ctx, server.URL, "o-settled-probe", 1),
+		s.ledger(ctx, server.url, "o-charged-probe", 1),
+		s.ledger(ctx, server.url, "o-uncharged-probe", 1),
+		s.ledger(ctx, server.url, "o-settled-probe", 1),
 	)
 }

@@ -49,16 +49,16 @@ func slow(ctx context.Context, s *stage) error {
 	other := r
 	other.body = strings.Replace(r.body, "3000", "9000", 1)
 	held := r.with("Demo-Hold", takes)
-	running := s.later(ctx, server.URL, held)
-	if err := s.untilCharged(ctx, server.URL, "o-slow"); err != nil {
+	running := s.later(ctx, server.url, held)
+	if err := s.untilCharged(ctx, server.url, "o-slow"); err != nil {
 		return err
 	}
 	s.step(held.String(), "nothing yet: it is charged, and not answered; the lease is "+lease.String())
-	meanwhile := s.send(ctx, server.URL, other)
+	meanwhile := s.send(ctx, server.url, other)
 	seen := tally{}
 	var first answer
 	for first.status == 0 && first.err == nil {
-		seen.add(s.client.send(ctx, server.URL, r))
+		seen.add(s.client.send(ctx, server.url, r))
 		s.opts.Out.Progress(seen["409 in-progress"], int(5*time.Second/every))
 		select {
 		case first = <-running:
@@ -67,9 +67,9 @@ func slow(ctx context.Context, s *stage) error {
 	}
 	s.step("the same, every "+every.String()+" meanwhile", seen.String())
 	s.step("… the first request", first.String())
-	again := s.send(ctx, server.URL, r)
+	again := s.send(ctx, server.url, r)
 	return all(
-		s.ledger(ctx, server.URL, "o-slow", 1),
+		s.ledger(ctx, server.url, "o-slow", 1),
 		first.is("the first answer", "201 first"),
 		// The last may have been sent after the first was answered.
 		seen.only("409 in-progress", "201 replayed"),
@@ -116,8 +116,8 @@ func expiry(ctx context.Context, s *stage) error {
 		return err
 	}
 	r := s.payment("expiry", "o-expiry")
-	first := s.send(ctx, server.URL, r)
-	again := s.send(ctx, server.URL, r)
+	first := s.send(ctx, server.url, r)
+	again := s.send(ctx, server.url, r)
 	err = all(
 		first.is("the first answer", "201 first"),
 		again.is("the same at once", "201 replayed"),
@@ -127,15 +127,15 @@ func expiry(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.step("… wait for "+retain.String(), "the window is over")
-	expired := s.send(ctx, server.URL, r)
+	expired := s.send(ctx, server.url, r)
 	if err := all(expired.is("the same after the window", "410 key-expired"), pauseFor(ctx, remember)); err != nil {
 		return err
 	}
 	s.step("… wait for "+remember.String(), "the key is forgotten: the same request is a new operation, and only the unique constraint knows better")
-	last := s.send(ctx, server.URL, r)
+	last := s.send(ctx, server.url, r)
 	return all(
 		last.is("the same after the key was forgotten", "409 conflict"),
 		expect("the Location that the constraint points to", first.header.Get("Location"), last.header.Get("Location")),
-		s.ledger(ctx, server.URL, "o-expiry", 1),
+		s.ledger(ctx, server.url, "o-expiry", 1),
 	)
 }

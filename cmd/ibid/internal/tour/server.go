@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// Server is one process of the payments service, started by the tour.
-type Server struct {
-	// URL is where it listens, without a slash at the end.
-	URL string
+// server is one process of the payments service, started by the tour.
+type server struct {
+	url string // where it listens, without a slash at the end
 
 	cmd    *exec.Cmd
 	stdin  io.Closer // the server ends when it is closed
@@ -34,10 +33,10 @@ const (
 // start runs program with args, which must make it print "listening on URL" as
 // its first line, and end when its standard input does: so that no server
 // outlives the tour, however the tour ends.
-func start(ctx context.Context, program string, args []string) (*Server, error) {
-	s := &Server{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
+func start(ctx context.Context, program string, args []string) (*server, error) {
+	s := &server{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
 	s.cmd = exec.Command(program, args...)
-	s.cmd.Stderr = s.stderr
+	s.cmd.Stderr, s.cmd.Env = s.stderr, ownEnviron()
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)
@@ -66,7 +65,7 @@ func start(ctx context.Context, program string, args []string) (*Server, error) 
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
-	case s.URL = <-ready:
+	case s.url = <-ready:
 		return s, nil
 	case <-s.ended:
 		return nil, fmt.Errorf("start a server: %s ended at once: %s", strings.Join(args, " "), s.stderr)
@@ -75,26 +74,30 @@ func start(ctx context.Context, program string, args []string) (*Server, error) 
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	s.Kill()
+	s.kill()
 	return nil, fmt.Errorf("start a server: %w: %s", err, s.stderr)
 }
 
-// Kill ends the process as kill -9 does: nothing in it runs any more.
-func (s *Server) Kill() {
+// kill ends the process as kill -9 does: nothing in it runs any more.
+func (s *server) kill() {
 	_ = s.cmd.Process.Kill() // an error means that it has ended
 	<-s.ended
 	s.stdin.Close()
 }
 
-// Stop asks the process to end, and kills it if it does not.
-func (s *Server) Stop() {
-	s.stdin.Close()
+// end asks the process to end, and kills it if it does not, or at once.
+func (s *server) end(atOnce bool) {
+	if atOnce {
+		s.kill()
+		return
+	}
+	_ = s.stdin.Close() // it was closed when the process is dead
 	timeout := time.NewTimer(stopTimeout)
 	defer timeout.Stop()
 	select {
 	case <-s.ended:
 	case <-timeout.C:
-		s.Kill()
+		s.kill()
 	}
 }
 

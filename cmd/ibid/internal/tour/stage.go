@@ -3,9 +3,6 @@ package tour
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,46 +12,8 @@ import (
 type stage struct {
 	*tour
 	result  *Result
-	servers []*Server
+	servers []*server
 	sending sync.WaitGroup // of requests sent with later
-}
-
-// profile says how a server differs from the main one. Zero fields are the
-// program's defaults.
-type profile struct {
-	naked                           bool // without the middleware and without the unique constraint
-	takeover                        string
-	lease, maxRun, retain, remember time.Duration
-	book                            string // names the file of its payments; "" is "main"
-}
-
-func (p profile) args(t *tour) []string {
-	book := p.book
-	if book == "" {
-		book = "main"
-	}
-	args := []string{"demo", "--serve", "127.0.0.1:0", "--attached", "--store", t.opts.Store, "--data", filepath.Join(t.dir, book+".payments")}
-	if p.naked {
-		return append(args, "--naked")
-	}
-	if t.opts.SecretFile != "" {
-		args = append(args, "--secret-file", t.opts.SecretFile)
-	}
-	if t.opts.Break != "" {
-		args = append(args, "--break", t.opts.Break)
-	}
-	if p.takeover != "" {
-		args = append(args, "--takeover", p.takeover)
-	}
-	for _, f := range []struct {
-		name string
-		d    time.Duration
-	}{{"--lease", p.lease}, {"--max-run", p.maxRun}, {"--retain", p.retain}, {"--remember", p.remember}} {
-		if f.d != 0 {
-			args = append(args, f.name, f.d.String())
-		}
-	}
-	return args
 }
 
 // mainServer returns the server that most scenes use. It lives as long as the
@@ -67,11 +26,11 @@ func (s *stage) mainServer(ctx context.Context) (string, error) {
 		}
 		s.main = server
 	}
-	return s.main.URL, nil
+	return s.main.url, nil
 }
 
 // start starts a server that lives as long as the scene.
-func (s *stage) start(ctx context.Context, p profile) (*Server, error) {
+func (s *stage) start(ctx context.Context, p profile) (*server, error) {
 	server, err := start(ctx, s.opts.Program, p.args(s.tour))
 	if err != nil {
 		return nil, err
@@ -83,11 +42,7 @@ func (s *stage) start(ctx context.Context, p profile) (*Server, error) {
 // stopAll ends the scene's servers, at once when the scene failed.
 func (s *stage) stopAll(failed bool) {
 	for _, server := range s.servers {
-		if failed {
-			server.Kill()
-		} else {
-			server.Stop()
-		}
+		server.end(failed)
 	}
 	s.sending.Wait()
 }
@@ -207,47 +162,4 @@ func (s *stage) load(ctx context.Context, n, parallel int, send func(i int) answ
 		})
 	}
 	wg.Wait()
-}
-
-// run runs a command of the program, as an operator would, and shows it.
-func (s *stage) run(ctx context.Context, args ...string) error {
-	shown := "$ ibid " + strings.Join(quoted(args), " ")
-	full := append(args, "--store", s.opts.Store)
-	if s.opts.SecretFile != "" {
-		full = append(full, "--secret-file", s.opts.SecretFile)
-	}
-	out, err := exec.CommandContext(ctx, s.opts.Program, full...).CombinedOutput()
-	s.step(shown, strings.TrimSpace(string(out)))
-	if err != nil {
-		return &BrokenError{What: shown, Expected: "success", Seen: strings.TrimSpace(string(out))}
-	}
-	return nil
-}
-
-func quoted(args []string) []string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		out[i] = a
-		if strings.ContainsAny(a, " {}\"'") {
-			out[i] = "'" + a + "'"
-		}
-	}
-	return out
-}
-
-// plural returns "1 charge" or "1,000 charges".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return number(n) + " " + word + "s"
-}
-
-// number writes n with a comma between thousands.
-func number(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -12,6 +12,18 @@ import (
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 10
 
+// read decodes the body of r into into, has it checked, and returns the faults
+// that the request asks for.
+func read(r *http.Request, into any, check func() error) (faults, error) {
+	if err := decode(r, into); err != nil {
+		return faults{}, err
+	}
+	if err := check(); err != nil {
+		return faults{}, err
+	}
+	return parseFaults(r.Header)
+}
+
 // decode reads the body of r, which must be one JSON object with no fields but
 // those of into.
 func decode(r *http.Request, into any) error {

@@ -1,0 +1,44 @@
+package tour
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// profile says how a server differs from the main one. Zero fields are the
+// program's defaults.
+type profile struct {
+	naked                           bool // without the middleware and without the unique constraint
+	takeover                        string
+	lease, maxRun, retain, remember time.Duration
+	book                            string // names the file of its payments; "" is "main"
+}
+
+func (p profile) args(t *tour) []string {
+	book := p.book
+	if book == "" {
+		book = "main"
+	}
+	args := []string{"demo", "--serve", "127.0.0.1:0", "--attached", "--store", t.opts.Store, "--data", filepath.Join(t.dir, book+".payments")}
+	if p.naked {
+		return append(args, "--naked")
+	}
+	if t.opts.SecretFile != "" {
+		args = append(args, "--secret-file", t.opts.SecretFile)
+	}
+	if t.opts.Break != "" {
+		args = append(args, "--break", t.opts.Break)
+	}
+	if p.takeover != "" {
+		args = append(args, "--takeover", p.takeover)
+	}
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"--lease", p.lease}, {"--max-run", p.maxRun}, {"--retain", p.retain}, {"--remember", p.remember}} {
+		if f.d != 0 {
+			args = append(args, f.name, f.d.String())
+		}
+	}
+	return args
+}

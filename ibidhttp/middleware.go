@@ -3,7 +3,9 @@ package ibidhttp
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,6 +156,13 @@ func (x *exchange) identify(path, key string, from source) {
 	x.scratch = b
 }
 
+// appendJoined appends s as ibid.Join does.
+func appendJoined(b []byte, s string) []byte {
+	b = strconv.AppendInt(b, int64(len(s)), 10)
+	b = append(b, ':')
+	return append(b, s...)
+}
+
 // pathOf returns the path that the client asked for, unescaped. It is taken from
 // the request line, so that two routes behind http.StripPrefix are not one.
 func pathOf(r *http.Request) string {
@@ -165,6 +174,13 @@ func pathOf(r *http.Request) string {
 		return unescapePath(path, r.URL.Path)
 	}
 	return path
+}
+
+func unescapePath(path, otherwise string) string {
+	if p, err := url.PathUnescape(path); err == nil {
+		return p
+	}
+	return otherwise
 }
 
 func (m *middleware) checkKey(key string) problem {

@@ -159,7 +159,7 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	b = append(b, "}\n"...)
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {
-		w.Write(b) //nolint:errcheck // the caller is gone
+		w.Write(b) // the caller is gone
 	}
 }
 

@@ -4,7 +4,8 @@ import "net/http"
 
 // Scope names whose key a request carries: a tenant, a user, an API client. A
 // record is visible only to the scope that made it. "" means that it cannot be
-// told, and the request is refused (TypeScopeMissing).
+// told, and the request is refused (TypeScopeMissing). Where one server answers
+// for several hosts, the host is part of the scope: it is no part of the key.
 type Scope func(*http.Request) string
 
 // ByPrincipal scopes keys by what principal says of the request, typically the

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,11 +208,10 @@ func TestALoserGetsTheStoredAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, nil, nil)
-		n := 0
+		var n atomic.Int64
 		leave := make(chan struct{})
 		s.handler = ibidhttp.New(s.engine, ibidhttp.ByHeader(user), &ibidhttp.Options{Policy: &ibid.Policy{Takeover: ibid.Retry}})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			n++
-			me := n
+			me := n.Add(1)
 			w.Header().Set("X-Run", fmt.Sprint(me))
 			if me == 1 {
 				<-leave

@@ -19,7 +19,7 @@ func newSpool(dir string, begin []byte) (*spool, error) {
 		return nil, err
 	}
 	s := &spool{file: f}
-	os.Remove(f.Name()) //nolint:errcheck // where an open file keeps its name, close removes it
+	os.Remove(f.Name()) // where an open file keeps its name, close removes it
 	if _, err := s.Write(begin); err != nil {
 		s.close()
 		return nil, err
@@ -44,6 +44,6 @@ func (s *spool) send(w io.Writer) error {
 }
 
 func (s *spool) close() {
-	s.file.Close()           //nolint:errcheck // nothing of it is needed any more
-	os.Remove(s.file.Name()) //nolint:errcheck // gone already where that was possible
+	s.file.Close()           // nothing of it is needed any more
+	os.Remove(s.file.Name()) // gone already where that was possible
 }

@@ -19,7 +19,7 @@ import (
 func (x *exchange) stream(ctx context.Context) ([]byte, error) {
 	w := &streamer{w: x.w}
 	body := &requestBody{}
-	defer body.Close() //nolint:errcheck // never fails
+	defer body.Close() // never fails
 	x.next.ServeHTTP(w, x.request(ctx, body))
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)

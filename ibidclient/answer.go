@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"io"
 	"net/http"
-	"strings"
 )
 
 // AttemptsOf returns how often the request of resp was sent, as far as that
@@ -25,7 +24,7 @@ func Replayed(resp *http.Response) bool {
 	if op := operationOf(resp); op != nil {
 		marker = op.t.options.ReplayMarker
 	}
-	return marker != "" && strings.EqualFold(resp.Header.Get(marker), "true")
+	return marked(resp, marker)
 }
 
 // KeyOf returns the key under which resp was asked for; "" for none, and for a

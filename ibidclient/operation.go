@@ -161,7 +161,10 @@ func (op *operation) limit() time.Duration {
 			limit = max(left, 1)
 		}
 	}
-	now := time.Now()
+	now := op.start
+	if op.attempts > 0 {
+		now = time.Now()
+	}
 	if o.TotalTime > 0 {
 		shorten(o.TotalTime - now.Sub(op.start))
 	}
@@ -203,13 +206,17 @@ func (op *operation) judge(a *attempt, resp *http.Response, err error) (*http.Re
 		}
 	} else {
 		op.last = classify(resp, o.ReplayMarker)
-		op.status, op.wait = resp.StatusCode, retryAfter(resp, time.Now())
+		if op.status = resp.StatusCode; !op.last.success {
+			op.wait = retryAfter(resp)
+		}
 		op.expires(a, resp)
 		if o.Retry != nil {
 			op.overrule(o.Retry(resp, op.last.again))
 		}
 	}
-	op.observe(Event{Kind: EventAttempt, Took: time.Since(a.start), Err: err}, resp)
+	if len(o.Observe) > 0 {
+		op.observe(Event{Kind: EventAttempt, Took: time.Since(a.start), Err: err}, resp)
+	}
 	return resp, err
 }
 
@@ -311,7 +318,9 @@ func (op *operation) finish(a *attempt, resp *http.Response, err, reason error) 
 	} else {
 		a.disarm()
 	}
-	op.observe(Event{Kind: EventAnswered, Took: time.Since(op.start), Err: reason}, resp)
+	if len(op.t.options.Observe) > 0 {
+		op.observe(Event{Kind: EventAnswered, Took: time.Since(op.start), Err: reason}, resp)
+	}
 	return resp, nil
 }
 

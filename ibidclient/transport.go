@@ -60,7 +60,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := op.begin(); err != nil {
 		return nil, op.refuse(err)
 	}
-	t.budget.earn(t.options.Budget)
+	t.budget.earn(t.options.Budget, op.start)
 	return op.run()
 }
 

@@ -194,7 +194,7 @@ func (op *operation) judge(a *attempt, resp *http.Response, err error) (*http.Re
 	} else {
 		resp = nil
 	}
-	if err != nil && op.Err() == nil && context.Cause(a.ctx) == ErrAttemptTimeout {
+	if err != nil && op.Err() == nil && errors.Is(context.Cause(a.ctx), ErrAttemptTimeout) {
 		err = ErrAttemptTimeout
 	}
 	op.maybe = op.maybe || op.attempts > 1 && op.last.outcome != NotExecuted && op.last.outcome != Refused
@@ -301,7 +301,7 @@ func (op *operation) sleep(d time.Duration) error {
 // finish returns what the last attempt brought. A response that was no answer
 // is returned, too, except after the window: who sees it would ask again.
 func (op *operation) finish(a *attempt, resp *http.Response, err, reason error) (*http.Response, error) {
-	if resp == nil || reason == ErrWindowOver {
+	if resp == nil || errors.Is(reason, ErrWindowOver) {
 		if resp != nil {
 			drop(resp)
 		}
@@ -356,7 +356,7 @@ func (op *operation) refuse(err error) error {
 	switch {
 	case errors.As(err, &j):
 		op.last.outcome = NotExecuted
-	case err == ErrWindowOver: // earlier requests under the key may have been executed
+	case errors.Is(err, ErrWindowOver): // earlier requests under the key may have been executed
 		op.last.outcome, reason, err = Unknown, err, nil
 	}
 	e := op.failure(reason, err)

@@ -3,9 +3,9 @@ package ibidclient
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io"
 	"net/http"
-	"strings"
 )
 
 // AttemptsOf returns how often the request of resp was sent, as far as that
@@ -25,7 +25,7 @@ func Replayed(resp *http.Response) bool {
 	if op := operationOf(resp); op != nil {
 		marker = op.t.options.ReplayMarker
 	}
-	return marker != "" && strings.EqualFold(resp.Header.Get(marker), "true")
+	return marked(resp, marker)
 }
 
 // KeyOf returns the key under which resp was asked for; "" for none, and for a
@@ -100,7 +100,7 @@ func (ans *answer) Read(p []byte) (int, error) {
 		return ans.reader.Read(p)
 	}
 	n, err := ans.body.Read(p)
-	if err != nil && err != io.EOF && ans.op.key != "" {
+	if err != nil && !errors.Is(err, io.EOF) && ans.op.key != "" {
 		e := ans.op.failure(nil, err)
 		if ans.op.last.success {
 			e.Outcome = Completed
@@ -130,7 +130,7 @@ func (ans *answer) Close() error {
 // used again where that costs little.
 func drop(resp *http.Response) {
 	if a, ok := resp.Body.(*answer); !ok || !a.ahead {
-		io.CopyN(io.Discard, resp.Body, maxProblem)
+		_, _ = io.CopyN(io.Discard, resp.Body, maxProblem) // an error closes the connection
 	}
 	resp.Body.Close()
 }

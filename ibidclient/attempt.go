@@ -31,7 +31,9 @@ func (a *attempt) prepare(op *operation, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	a.start = time.Now()
+	if a.start = op.start; op.attempts > 0 {
+		a.start = time.Now()
+	}
 	a.trace.GotConn = a.gotConn
 	a.ctx, a.cancel = context.WithCancelCause(op)
 	if limit > 0 {

@@ -97,7 +97,7 @@ func (s *source) fingerprint(req *http.Request) (ibid.Fingerprint, error) {
 	part := func(p string) {
 		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
 		h.Write(n[:])
-		io.WriteString(h, p)
+		h.Write([]byte(p))
 	}
 	part("ibid client fingerprint 1")
 	part(method(req))

@@ -204,6 +204,7 @@ func TestLongAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	var got bytes.Buffer
 	if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != problem.body {
 		t.Errorf("a long error answer has %d bytes, want %d: %v", got.Len(), len(problem.body), err)

@@ -12,13 +12,13 @@ type budget struct {
 	last   time.Time // when tokens was brought up to date; zero before the first operation
 }
 
-// earn adds what one more operation is worth.
-func (b *budget) earn(rule Budget) {
+// earn adds what one more operation, begun at now, is worth.
+func (b *budget) earn(rule Budget, now time.Time) {
 	if rule.Reserve < 0 {
 		return
 	}
 	b.mu.Lock()
-	b.refresh(rule)
+	b.refresh(rule, now)
 	b.tokens = min(b.tokens+max(rule.Ratio, 0), float64(rule.Reserve))
 	b.mu.Unlock()
 }
@@ -30,7 +30,7 @@ func (b *budget) take(rule Budget) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refresh(rule)
+	b.refresh(rule, time.Now())
 	if b.tokens < 1 {
 		return false
 	}
@@ -38,13 +38,14 @@ func (b *budget) take(rule Budget) bool {
 	return true
 }
 
-func (b *budget) refresh(rule Budget) {
-	now := time.Now()
-	if b.last.IsZero() {
+func (b *budget) refresh(rule Budget, now time.Time) {
+	switch passed := now.Sub(b.last); {
+	case b.last.IsZero():
 		b.tokens = float64(rule.Reserve)
-	} else {
-		b.tokens += now.Sub(b.last).Seconds() * max(rule.PerSecond, 0)
+	case passed <= 0: // another operation came in between
+		return
+	default:
+		b.tokens = min(b.tokens+passed.Seconds()*max(rule.PerSecond, 0), float64(rule.Reserve))
 	}
-	b.tokens = min(b.tokens, float64(rule.Reserve))
 	b.last = now
 }

@@ -163,6 +163,6 @@ func Check(resp *http.Response, err error) error {
 	}
 	return &Error{
 		Outcome: v.outcome, Status: resp.StatusCode, Type: v.name, kind: v.kind,
-		RetryAfter: max(retryAfter(resp, time.Now()), 0),
+		RetryAfter: max(retryAfter(resp), 0),
 	}
 }

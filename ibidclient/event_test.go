@@ -89,7 +89,7 @@ func TestLogTo(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		opts := &ibidclient.Options{Attempts: 2, Observe: []func(context.Context, ibidclient.Event){ibidclient.LogTo(log)}}
 		ctx := ibidclient.WithKey(t.Context(), "alice@shop.test")
-		client(script(step{err: errCut}), opts).Do(post(t, ctx, "card 4111"))
+		fail(t, client(script(step{err: errCut}), opts), post(t, ctx, "card 4111"))
 		got := out.String()
 		for _, want := range []string{
 			"ibidclient: retry", "ibidclient: failed", "level=WARN", "level=INFO", "host=shop.test", "attempt=2", "sends=2",

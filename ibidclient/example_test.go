@@ -62,6 +62,9 @@ func ExampleCheck() {
 	client := ibidclient.New(&ibidclient.Options{Attempts: 2, BaseDelay: time.Millisecond})
 
 	resp, err := client.Post(server.URL, "text/plain", strings.NewReader("amount=5"))
+	if resp != nil {
+		defer resp.Body.Close()
+	}
 	var failed *ibidclient.Error
 	if errors.As(ibidclient.Check(resp, err), &failed) {
 		switch failed.Outcome {
@@ -121,6 +124,10 @@ func ExampleFileJournal() {
 	}
 	client := ibidclient.New(&ibidclient.Options{Journal: journal})
 	pending, err := journal.Pending(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for _, e := range pending {
 		answer, err := pay(ibidclient.WithKey(ctx, e.Key), client, e.Label)
 		fmt.Println(e.Label, "is", answer, err)

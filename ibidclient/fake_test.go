@@ -145,6 +145,24 @@ func failure(t *testing.T, resp *http.Response, err error) *ibidclient.Error {
 	return e
 }
 
+// fail makes a call that must fail, and returns its *Error.
+func fail(t *testing.T, c *http.Client, req *http.Request) *ibidclient.Error {
+	t.Helper()
+	resp, err := c.Do(req)
+	if resp != nil {
+		defer resp.Body.Close()
+	}
+	return failure(t, resp, err)
+}
+
+// failed is the *Error of a response that no Transport has seen.
+func (s step) failed(t *testing.T) *ibidclient.Error {
+	t.Helper()
+	resp := s.response(post(t, t.Context(), ""))
+	defer resp.Body.Close()
+	return failure(t, resp, nil)
+}
+
 // read returns the body of an answer and closes it.
 func read(t *testing.T, resp *http.Response, err error) string {
 	t.Helper()

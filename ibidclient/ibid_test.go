@@ -45,8 +45,7 @@ func TestProblemTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		resp := problem(418, name, "").response(post(t, t.Context(), ""))
-		if e := failure(t, resp, nil); e.Type != name {
+		if e := problem(418, name, "").failed(t); e.Type != name {
 			t.Errorf("%s is not understood", name)
 		}
 		return true
@@ -122,6 +121,11 @@ func TestAgainstIbid(t *testing.T) {
 		if runs.Load() != 2 {
 			t.Errorf("%s: %d runs, want 2", name, runs.Load())
 		}
+		resp, err = send(` we"ird; key, with \ `[1:15], "3") // is quoted
+		if got := read(t, resp, err); got != "done: 3" {
+			t.Errorf("%s: an odd key: %q", name, got)
+		}
+		runs.Add(-1)
 		resp, err = send("c", "panic")
 		if e := failure(t, resp, err); e.Outcome != ibidclient.Unknown || !errors.Is(e, ibid.ErrUnknown) || e.Attempts != 2 || runs.Load() != 3 {
 			t.Errorf("%s: a vanished handler: %v, %d runs", name, e, runs.Load())

@@ -74,8 +74,7 @@ func TestJournal(t *testing.T) {
 		}
 		c := client(base, &ibidclient.Options{Journal: open(), Attempts: 1})
 		ctx := ibidclient.WithLabel(t.Context(), "order 17")
-		_, err := c.Do(post(t, ctx, "pay 5"))
-		first := failure(t, nil, err)
+		first := fail(t, c, post(t, ctx, "pay 5"))
 		if len(keptWhenSent) != 1 || keptWhenSent[0].Key != first.Key {
 			t.Fatalf("when the request was sent, the journal had %+v", keptWhenSent)
 		}
@@ -164,13 +163,11 @@ func TestJournalWindow(t *testing.T) {
 		opts := func() *ibidclient.Options {
 			return &ibidclient.Options{Journal: open(), Window: time.Hour, Attempts: 1}
 		}
-		_, err := client(script(step{err: errCut}), opts()).Do(post(t, t.Context(), "{}"))
-		key := failure(t, nil, err).Key
+		key := fail(t, client(script(step{err: errCut}), opts()), post(t, t.Context(), "{}")).Key
 
 		time.Sleep(30 * time.Minute)
 		ctx := ibidclient.WithKey(t.Context(), key)
-		_, err = client(script(step{err: errCut, unsent: true}), opts()).Do(post(t, ctx, "{}"))
-		if e := failure(t, nil, err); e.Outcome != ibidclient.Unknown || e.Window > 30*time.Minute {
+		if e := fail(t, client(script(step{err: errCut, unsent: true}), opts()), post(t, ctx, "{}")); e.Outcome != ibidclient.Unknown || e.Window > 30*time.Minute {
 			t.Errorf("an earlier process may have been heard: %v, window %v", e, e.Window)
 		}
 

@@ -161,7 +161,10 @@ func (op *operation) limit() time.Duration {
 			limit = max(left, 1)
 		}
 	}
-	now := time.Now()
+	now := op.start
+	if op.attempts > 0 {
+		now = time.Now()
+	}
 	if o.TotalTime > 0 {
 		shorten(o.TotalTime - now.Sub(op.start))
 	}
@@ -191,7 +194,7 @@ func (op *operation) judge(a *attempt, resp *http.Response, err error) (*http.Re
 	} else {
 		resp = nil
 	}
-	if err != nil && op.Err() == nil && context.Cause(a.ctx) == ErrAttemptTimeout {
+	if err != nil && op.Err() == nil && errors.Is(context.Cause(a.ctx), ErrAttemptTimeout) {
 		err = ErrAttemptTimeout
 	}
 	op.maybe = op.maybe || op.attempts > 1 && op.last.outcome != NotExecuted && op.last.outcome != Refused
@@ -203,13 +206,17 @@ func (op *operation) judge(a *attempt, resp *http.Response, err error) (*http.Re
 		}
 	} else {
 		op.last = classify(resp, o.ReplayMarker)
-		op.status, op.wait = resp.StatusCode, retryAfter(resp, time.Now())
+		if op.status = resp.StatusCode; !op.last.success {
+			op.wait = retryAfter(resp)
+		}
 		op.expires(a, resp)
 		if o.Retry != nil {
 			op.overrule(o.Retry(resp, op.last.again))
 		}
 	}
-	op.observe(Event{Kind: EventAttempt, Took: time.Since(a.start), Err: err}, resp)
+	if len(o.Observe) > 0 {
+		op.observe(Event{Kind: EventAttempt, Took: time.Since(a.start), Err: err}, resp)
+	}
 	return resp, err
 }
 
@@ -294,7 +301,7 @@ func (op *operation) sleep(d time.Duration) error {
 // finish returns what the last attempt brought. A response that was no answer
 // is returned, too, except after the window: who sees it would ask again.
 func (op *operation) finish(a *attempt, resp *http.Response, err, reason error) (*http.Response, error) {
-	if resp == nil || reason == ErrWindowOver {
+	if resp == nil || errors.Is(reason, ErrWindowOver) {
 		if resp != nil {
 			drop(resp)
 		}
@@ -311,7 +318,9 @@ func (op *operation) finish(a *attempt, resp *http.Response, err, reason error) 
 	} else {
 		a.disarm()
 	}
-	op.observe(Event{Kind: EventAnswered, Took: time.Since(op.start), Err: reason}, resp)
+	if len(op.t.options.Observe) > 0 {
+		op.observe(Event{Kind: EventAnswered, Took: time.Since(op.start), Err: reason}, resp)
+	}
 	return resp, nil
 }
 
@@ -347,7 +356,7 @@ func (op *operation) refuse(err error) error {
 	switch {
 	case errors.As(err, &j):
 		op.last.outcome = NotExecuted
-	case err == ErrWindowOver: // earlier requests under the key may have been executed
+	case errors.Is(err, ErrWindowOver): // earlier requests under the key may have been executed
 		op.last.outcome, reason, err = Unknown, err, nil
 	}
 	e := op.failure(reason, err)

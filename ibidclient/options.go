@@ -47,8 +47,9 @@ type Options struct {
 	// answer that is read ahead (MaxAnswer), or to the header of a longer one.
 	// Default 30 s; negative is no bound.
 	AttemptTimeout time.Duration
-	// TotalTime bounds the attempts and waits of an operation together: none is
-	// begun that could not end within it. Default 2 min; negative is no bound.
+	// TotalTime bounds the attempts and waits of an operation together. No wait is
+	// begun that would end after it, and the last attempt is cut off. Default 2 min;
+	// negative is no bound.
 	TotalTime time.Duration
 	// BaseDelay and MaxDelay shape the wait before a retry where the server
 	// suggests none: a random time between 0 and BaseDelay doubled for every

@@ -67,9 +67,8 @@ func TestBackOff(t *testing.T) {
 		sums := make([]time.Duration, len(caps))
 		for range runs {
 			base := script(step{err: errCut})
-			_, err := client(base, opts).Do(post(t, t.Context(), ""))
-			if !errors.Is(err, ibidclient.ErrExhausted) {
-				t.Fatal(err)
+			if e := fail(t, client(base, opts), post(t, t.Context(), "")); !errors.Is(e, ibidclient.ErrExhausted) {
+				t.Fatal(e)
 			}
 			w := base.waits()
 			if len(w) != len(caps) {
@@ -165,14 +164,14 @@ func TestTimeoutIsATimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := client(script(step{status: 200, took: time.Hour}), nil)
-		_, err := c.Do(post(t, t.Context(), ""))
-		if u, ok := errors.AsType[*url.Error](err); !ok || !u.Timeout() {
-			t.Errorf("%v is no timeout", err)
-		}
-		c.Timeout = time.Second
-		_, err = c.Do(post(t, t.Context(), ""))
-		if u, ok := errors.AsType[*url.Error](err); !ok || !u.Timeout() {
-			t.Errorf("%v is no timeout", err)
+		for _, c.Timeout = range []time.Duration{0, time.Second} {
+			resp, err := c.Do(post(t, t.Context(), ""))
+			if err == nil {
+				resp.Body.Close()
+			}
+			if u, ok := errors.AsType[*url.Error](err); !ok || !u.Timeout() {
+				t.Errorf("%v is no timeout", err)
+			}
 		}
 	})
 }
@@ -187,8 +186,7 @@ func TestBudget(t *testing.T) {
 		c := client(base, &ibidclient.Options{Budget: ibidclient.Budget{PerSecond: -1}})
 		var empty int
 		for range operations {
-			_, err := c.Do(post(t, t.Context(), ""))
-			if errors.Is(err, ibidclient.ErrBudget) {
+			if errors.Is(fail(t, c, post(t, t.Context(), "")), ibidclient.ErrBudget) {
 				empty++
 			}
 		}
@@ -205,7 +203,7 @@ func TestBudget(t *testing.T) {
 		c := client(base, &ibidclient.Options{Budget: ibidclient.Budget{Ratio: -1, Reserve: 4, PerSecond: 0.5}})
 		attempts := func() int {
 			before := len(base.attempts())
-			c.Do(post(t, t.Context(), ""))
+			fail(t, c, post(t, t.Context(), ""))
 			return len(base.attempts()) - before
 		}
 		if a, b := attempts(), attempts(); a != 5 || b > 3 {
@@ -220,7 +218,7 @@ func TestBudget(t *testing.T) {
 		base := script(step{err: errCut})
 		c := client(base, &ibidclient.Options{Budget: ibidclient.Budget{Reserve: -1}})
 		for range 100 {
-			c.Do(post(t, t.Context(), ""))
+			fail(t, c, post(t, t.Context(), ""))
 		}
 		if n := len(base.attempts()); n != 500 {
 			t.Errorf("%d attempts without a budget, want 500", n)

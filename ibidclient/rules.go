@@ -47,10 +47,10 @@ var unseen = map[int]bool{
 // classify returns what follows from resp, whose body it may read ahead.
 func classify(resp *http.Response, marker string) verdict {
 	status := resp.StatusCode
-	replayed := marker != "" && strings.EqualFold(resp.Header.Get(marker), "true")
 	if status < http.StatusBadRequest && status != http.StatusAccepted {
 		return verdict{success: true}
 	}
+	replayed := marked(resp, marker)
 	name, v, foreign := problemOf(resp)
 	if name != "" {
 		v.name = name
@@ -89,6 +89,13 @@ func classify(resp *http.Response, marker string) verdict {
 	return v
 }
 
+// marked reports whether resp says that it is a replay. The marker is in
+// canonical form; "" is none.
+func marked(resp *http.Response, marker string) bool {
+	v := resp.Header[marker]
+	return len(v) > 0 && strings.EqualFold(v[0], "true")
+}
+
 // should returns what the server says about retrying: 1 yes, -1 no, 0 nothing.
 func should(h http.Header) int {
 	switch strings.ToLower(h.Get("Stripe-Should-Retry")) {
@@ -106,7 +113,7 @@ func should(h http.Header) int {
 // retryAfter returns how long the server asks to wait; negative when it does
 // not say. A date is compared with the server's own, where it sent one: only
 // then do the two clocks not matter.
-func retryAfter(resp *http.Response, now time.Time) time.Duration {
+func retryAfter(resp *http.Response) time.Duration {
 	v := strings.TrimSpace(resp.Header.Get("Retry-After"))
 	if v == "" {
 		return -1
@@ -118,8 +125,9 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	if err != nil {
 		return -1
 	}
-	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		now = date
+	now, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
 	}
 	return min(max(at.Sub(now), 0), maxWait)
 }
@@ -127,12 +135,12 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 // maxWait keeps what a server says within the range of a Duration.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// seconds returns the header's number of seconds.
+// seconds returns the header's number of seconds. The name is in canonical form; "" is none.
 func seconds(h http.Header, name string) (time.Duration, bool) {
-	v := h.Get(name)
-	if v == "" {
+	v := h[name]
+	if len(v) == 0 {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(v, 10, 63)
+	n, err := strconv.ParseUint(v[0], 10, 63)
 	return time.Duration(min(n, uint64(maxWait/time.Second))) * time.Second, err == nil
 }

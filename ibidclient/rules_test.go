@@ -1,7 +1,6 @@
 package ibidclient_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -199,12 +198,14 @@ func TestRetryHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := script(step{status: 418}, step{status: 418}, step{status: 200})
 		opts := &ibidclient.Options{Retry: func(resp *http.Response, retry bool) bool { return retry || resp.StatusCode == 418 }}
-		if resp, err := client(base, opts).Do(post(t, t.Context(), "")); err != nil || resp.StatusCode != 200 {
-			t.Errorf("418 was not retried: %v %v", resp, err)
+		resp, err := client(base, opts).Do(post(t, t.Context(), ""))
+		if read(t, resp, err); resp.StatusCode != 200 {
+			t.Errorf("418 was not retried: %v", resp)
 		}
 		base = script(step{status: 202, header: "Retry-After: 3"})
 		opts = &ibidclient.Options{Retry: func(*http.Response, bool) bool { return false }}
-		resp, err := client(base, opts).Do(post(t, t.Context(), ""))
+		resp, err = client(base, opts).Do(post(t, t.Context(), ""))
+		read(t, resp, err)
 		if err := ibidclient.Check(resp, err); err != nil || len(base.attempts()) != 1 {
 			t.Errorf("a 202 that is final: %v after %d attempts", err, len(base.attempts()))
 		}
@@ -214,8 +215,7 @@ func TestRetryHook(t *testing.T) {
 // TestCheckForeign: Check understands what did not come from a Transport.
 func TestCheckForeign(t *testing.T) {
 	t.Parallel()
-	req := post(t, context.Background(), "")
-	e := failure(t, problem(422, "key-reused", "").response(req), nil)
+	e := problem(422, "key-reused", "").failed(t)
 	if e.Outcome != ibidclient.Refused || !errors.Is(e, ibid.ErrMismatch) {
 		t.Errorf("mismatch of a plain client: %v", e)
 	}

@@ -39,6 +39,9 @@ func New(opts *Options) *http.Client {
 // RoundTrip implements http.RoundTripper: it sends the request until it has an
 // answer that is final, or may not send it again. It then returns the last
 // response, if there is one that the caller can use, and otherwise an *Error.
+//
+// The response's Request is that of the last attempt; its context ends with the
+// answer.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.once.Do(func() { t.options, t.err = t.Options.complete() })
 	op := &operation{Context: req.Context(), t: t, req: req, header: req.Header, wait: -1}
@@ -60,7 +63,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := op.begin(); err != nil {
 		return nil, op.refuse(err)
 	}
-	t.budget.earn(t.options.Budget)
+	t.budget.earn(t.options.Budget, op.start)
 	return op.run()
 }
 

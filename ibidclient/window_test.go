@@ -63,18 +63,15 @@ func TestWindowOverSeveralRequests(t *testing.T) {
 		base := script(step{err: errCut})
 		c := client(base, &ibidclient.Options{Window: time.Hour, Attempts: 1})
 		ctx := ibidclient.WithKey(t.Context(), "order-1")
-		_, err := c.Do(post(t, ctx, "{}"))
-		if e := failure(t, nil, err); !errors.Is(e, ibidclient.ErrExhausted) || e.Window <= 50*time.Minute || e.Window > time.Hour {
+		if e := fail(t, c, post(t, ctx, "{}")); !errors.Is(e, ibidclient.ErrExhausted) || e.Window <= 50*time.Minute || e.Window > time.Hour {
 			t.Errorf("window left %v: %v", e.Window, e)
 		}
 		time.Sleep(30 * time.Minute)
-		_, err = c.Do(post(t, ctx, "{}"))
-		if e := failure(t, nil, err); e.Window <= 20*time.Minute || e.Window > 30*time.Minute {
+		if e := fail(t, c, post(t, ctx, "{}")); e.Window <= 20*time.Minute || e.Window > 30*time.Minute {
 			t.Errorf("window left %v: %v", e.Window, e)
 		}
 		time.Sleep(30 * time.Minute)
-		_, err = c.Do(post(t, ctx, "{}"))
-		if e := failure(t, nil, err); !errors.Is(e, ibidclient.ErrWindowOver) || len(base.attempts()) != 2 {
+		if e := fail(t, c, post(t, ctx, "{}")); !errors.Is(e, ibidclient.ErrWindowOver) || len(base.attempts()) != 2 {
 			t.Errorf("%v after %d attempts, want no third", e, len(base.attempts()))
 		}
 	})

@@ -15,13 +15,12 @@ import (
 	"time"
 )
 
+// programDir is where the program under test is built; TestMain removes it.
+var programDir string
+
 // program builds cmd/ibid once, with the Go command that runs the test.
 var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "ibid-clientfaults-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "ibid")
+	path := filepath.Join(programDir, "ibid")
 	cmd := exec.Command("go", "build", "-o", path, ".")
 	cmd.Dir = filepath.Join("..", "..", "..", "cmd", "ibid")
 	if out, err := cmd.CombinedOutput(); err != nil {

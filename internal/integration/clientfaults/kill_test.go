@@ -33,10 +33,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if path, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	dir, err := os.MkdirTemp("", "ibid-clientfaults-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	programDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
 	os.Exit(code)
 }
 

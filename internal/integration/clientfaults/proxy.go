@@ -165,13 +165,13 @@ func (p *Proxy) forward(client net.Conn, raw []byte, f Fault) bool {
 		return false
 	case CutRequest:
 		if server, err := net.Dial("tcp", p.target); err == nil {
-			server.Write(raw[:len(raw)-len(raw)/4])
+			_, _ = server.Write(raw[:len(raw)-len(raw)/4])
 			server.Close()
 		}
 		reset(client)
 		return false
 	case Duplicate:
-		p.wg.Go(func() { p.ask(raw) })
+		p.wg.Go(func() { _, _ = p.ask(raw) }) // nobody waits for its answer
 	}
 	answer, err := p.ask(raw)
 	if err != nil {
@@ -186,12 +186,12 @@ func (p *Proxy) forward(client net.Conn, raw []byte, f Fault) bool {
 		reset(client)
 		return false
 	case CutAnswer:
-		client.Write(answer[:rand.N(len(answer))])
+		_, _ = client.Write(answer[:rand.N(len(answer))])
 		reset(client)
 		return false
 	case Swallow:
-		client.SetReadDeadline(time.Now().Add(p.hang))
-		io.Copy(io.Discard, client) // until the client gives up
+		_ = client.SetReadDeadline(time.Now().Add(p.hang))
+		_, _ = io.Copy(io.Discard, client) // until the client gives up
 		return false
 	case BadGateway:
 		answer = []byte("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
@@ -200,7 +200,7 @@ func (p *Proxy) forward(client net.Conn, raw []byte, f Fault) bool {
 	case Echo:
 		p.wg.Go(func() {
 			time.Sleep(rand.N(200 * time.Millisecond))
-			p.ask(raw)
+			_, _ = p.ask(raw) // nobody waits for its answer
 		})
 	}
 	_, err = client.Write(answer)
@@ -225,6 +225,7 @@ func (p *Proxy) ask(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
@@ -241,7 +242,7 @@ func (p *Proxy) ask(raw []byte) ([]byte, error) {
 // reset closes a connection so that the other side sees it broken.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
-		t.SetLinger(0)
+		_ = t.SetLinger(0) // without it the close is an orderly one, and a fault all the same
 	}
 	c.Close()
 }

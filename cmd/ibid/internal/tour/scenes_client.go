@@ -33,7 +33,7 @@ func clientKilled(ctx context.Context, s *stage) error {
 		}
 		err := s.untilCharged(ctx, server, c.order)
 		killed.Process.Kill() // an error means that it has ended
-		killed.Wait()
+		_ = killed.Wait()     // that it was killed is no news
 		if err != nil {
 			return err
 		}

@@ -10,15 +10,18 @@ import (
 	"github.com/ibid-go/ibid/ibidclient"
 )
 
-// FuzzKey: a key is refused, or travels unchanged: quoted by one client, it is
-// the same key to another.
+// FuzzKey: a key is refused, or travels unchanged: quoted or bare, it is the same
+// key to another client.
 func FuzzKey(f *testing.F) {
 	for _, k := range []string{"k", `a"b`, `\`, `"quoted"`, " x", "é", "\x00", "\r\n", `"\"`} {
-		f.Add(k)
+		f.Add(k, true)
+		f.Add(k, false)
 	}
-	f.Fuzz(func(t *testing.T, key string) {
+	f.Fuzz(func(t *testing.T, key string, quoted bool) {
+		opts := ibidclient.IETF()
+		opts.Quote = quoted
 		base := script(step{status: 200})
-		resp, err := client(base, ibidclient.IETF()).Do(post(t, ibidclient.WithKey(t.Context(), key), ""))
+		resp, err := client(base, opts).Do(post(t, ibidclient.WithKey(t.Context(), key), ""))
 		if err != nil {
 			if len(base.attempts()) != 0 {
 				t.Fatal("refused after sending")

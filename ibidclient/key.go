@@ -168,4 +168,11 @@ func unquote(v string) string {
 
 var quoter = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-func quote(key string) string { return `"` + quoter.Replace(key) + `"` }
+// headerValue returns key as it is sent. A key with a byte that would end or split a bare
+// value is quoted in any case.
+func headerValue(key string, quoted bool) string {
+	if quoted || strings.ContainsAny(key, ` ",;\`) {
+		return `"` + quoter.Replace(key) + `"`
+	}
+	return key
+}

@@ -50,6 +50,7 @@ func TestKeySources(t *testing.T) {
 		{name: "a key with a line break", method: "POST", ctxKey: "a\r\nX: y", refuse: true},
 		{name: "a key that is too long", method: "POST", ctxKey: strings.Repeat("k", 256), refuse: true},
 		{name: "a key that is just short enough", method: "POST", ctxKey: strings.Repeat("k", 255), want: strings.Repeat("k", 255)},
+		{name: "a key that would be split is quoted", method: "POST", ctxKey: `a,b`, want: `"a,b"`},
 		{name: "quoted, as the draft has it", method: "POST", ctxKey: `a"b\c`, opts: ibidclient.IETF(), want: `"a\"b\\c"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +98,7 @@ func TestKeySources(t *testing.T) {
 				if c.header == `"quoted"` {
 					want = "quoted"
 				}
-				if c.opts != nil && c.opts.Quote {
+				if c.ctxKey != "" && want != "" {
 					want = c.ctxKey
 				}
 				if c.method != "PUT" && c.method != "DELETE" && ibidclient.KeyOf(resp) != want {

@@ -18,7 +18,8 @@ type Options struct {
 	// Header carries the key. Default "Idempotency-Key".
 	Header string
 	// Quote sends the key as a structured-field string, in double quotes, as
-	// the draft of the IETF has it. Default false: bare, as most servers have it.
+	// the draft of the IETF has it. Default false: bare, as most servers have it, save for
+	// keys with a space, a quote, a comma, a semicolon or a backslash.
 	Quote bool
 	// Methods are those for which a key is minted when none is given. Default
 	// (nil) POST and PATCH; an empty list mints none.

@@ -22,7 +22,7 @@ var problems = map[string]verdict{ // last part of the type, or error code → w
 	"key-malformed":       {outcome: Refused, sure: true, kind: ibid.ErrInvalid},
 	"scope-missing":       {outcome: Refused},
 	"body-too-large":      {outcome: Refused},
-	"body-unreadable":     {outcome: NotExecuted, again: true},
+	"body-unreadable":     {outcome: NotExecuted},
 	"body-invalid":        {outcome: Refused},
 	"in-progress":         {outcome: Unknown, again: true, kind: ibid.ErrInProgress},
 	"key-reused":          {outcome: Refused, sure: true, kind: ibid.ErrMismatch},

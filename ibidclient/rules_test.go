@@ -59,6 +59,7 @@ func TestRules(t *testing.T) {
 		{"422 of a type that is retried", "never 422, whatever else it says", problem(422, "in-progress", ""), int(ibidclient.Unknown), ibid.ErrInProgress},
 		{"400", "a refusal stays one", step{status: 400}, int(ibidclient.Refused), nil},
 		{"400 key missing", "the caller must change the request", problem(400, "key-missing", ""), int(ibidclient.Refused), ibid.ErrInvalid},
+		{"400 body unreadable", "no other 4xx; nothing ran", problem(400, "body-unreadable", ""), int(ibidclient.NotExecuted), nil},
 		{"400 idempotency_error", "Stripe's mismatch", step{status: 400, header: jsonBody, body: `{"error":{"type":"idempotency_error"}}`}, int(ibidclient.Refused), ibid.ErrMismatch},
 		{"400 that Stripe says to retry", "the server says so", step{status: 400, header: "Stripe-Should-Retry: true"}, again, nil},
 		{"409 idempotency_key_in_use", "Stripe's in progress", step{status: 409, header: jsonBody, body: `{"error":{"type":"invalid_request_error","code":"idempotency_key_in_use"}}`}, again, nil},

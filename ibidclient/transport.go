@@ -113,11 +113,7 @@ func (op *operation) findKey() error {
 		if op.header = op.header.Clone(); op.header == nil {
 			op.header = make(http.Header, 1)
 		}
-		if o.Quote {
-			op.header[o.Header] = []string{quote(op.key)}
-		} else {
-			op.header[o.Header] = []string{op.key}
-		}
+		op.header[o.Header] = []string{headerValue(op.key, o.Quote)}
 	}
 	return nil
 }

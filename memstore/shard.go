@@ -42,16 +42,16 @@ func (sh *shard) load(at int, key *ibid.Digest) (record.Record, error) {
 }
 
 // add keeps r under a key of which nothing is kept, if there is room.
-func (sh *shard) add(s *Store, key *ibid.Digest, hash uint32, r *record.Record) (int, error) {
+func (sh *shard) add(s *Store, key *ibid.Digest, hash uint32, r *record.Record) error {
 	data := sh.encode(key, r)
 	if !s.reserve(keySize + int64(len(data))) {
-		return none, ibid.ErrFull
+		return ibid.ErrFull
 	}
 	at := sh.table.add(key, hash)
 	slot := sh.table.slot(at)
 	slot.data, slot.gone = data, r.Gone
 	sh.queue.push(&sh.table, at)
-	return at, nil
+	return nil
 }
 
 // save replaces the record in slot at.

@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -69,7 +70,7 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 		return ibid.Record{}, err
 	}
 	view, err := s.begin(&key, &claim)
-	if err == ibid.ErrFull && s.dropOldest() {
+	if errors.Is(err, ibid.ErrFull) && s.dropOldest() {
 		view, err = s.begin(&key, &claim)
 	}
 	return view, err
@@ -88,7 +89,7 @@ func (s *Store) begin(key *ibid.Digest, claim *ibid.Claim) (ibid.Record, error) 
 	}
 	if r.Begin(*claim, now) {
 		if at == none {
-			at, err = sh.add(s, key, hash, &r)
+			err = sh.add(s, key, hash, &r)
 		} else {
 			sh.save(s, at, &r)
 		}
@@ -129,27 +130,6 @@ func (s *Store) Look(ctx context.Context, key ibid.Digest) (ibid.Record, error) 
 	return own(r.View(now)), nil
 }
 
-// Complete implements ibid.Store.
-func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	sh, hash := s.shard(&key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	at := sh.find(&key, hash)
-	r, err := sh.load(at, &key)
-	if err != nil {
-		return err
-	}
-	changed, err := r.Complete(token, result, keep, s.clock.now())
-	if changed {
-		sh.save(s, at, &r) // copies result
-		sh.wake(key)
-	}
-	return err
-}
-
 // own gives the caller bytes that nobody else holds: records at rest are shared
 // and never changed.
 func own(v ibid.Record) ibid.Record {
@@ -180,6 +160,27 @@ func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, l
 		sh.wake(key)
 	}
 	return nil
+}
+
+// Complete implements ibid.Store.
+func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sh, hash := s.shard(&key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	at := sh.find(&key, hash)
+	r, err := sh.load(at, &key)
+	if err != nil {
+		return err
+	}
+	changed, err := r.Complete(token, result, keep, s.clock.now())
+	if changed {
+		sh.save(s, at, &r) // copies result
+		sh.wake(key)
+	}
+	return err
 }
 
 // Release implements ibid.Store.

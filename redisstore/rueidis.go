@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/ibid-go/ibid/redisstore/internal/protocol"
 	"github.com/redis/rueidis"
@@ -45,6 +46,15 @@ func (c conn) Subscribe(ctx context.Context, channel string, ready func(), messa
 		if s.Kind == "subscribe" {
 			ready()
 		}
+	})
+	// A subscription outlives its context unless it is ended.
+	ctx = rueidis.WithOnReceiveReturnHook(ctx, func(err error, client rueidis.CommandClient) error {
+		if ctx.Err() != nil {
+			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			client.Do(limit, client.B().Unsubscribe().Channel(channel).Build())
+		}
+		return err
 	})
 	return c.client.Receive(ctx, c.client.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		message(m.Message)

@@ -103,7 +103,7 @@ var contents = []clause{
 	}},
 	{"the steps may be changed once Checkpoint returned", "the caller's buffer would change what the next attempt skips", func(e *env) {
 		k, c := e.owned()
-		s, ok := ability[ibid.Checkpointer](e, "Checkpointer")
+		s, ok := ability[ibid.Checkpointer](e, "a Checkpointer")
 		if !ok {
 			return
 		}

@@ -61,7 +61,7 @@ var damages = []clause{
 		e.answers(k1, "one")
 	}},
 	{"Forget with the zero token drops a damaged record", "the key could never be used again", func(e *env) {
-		s, ok := ability[ibid.Inspector](e, "Inspector")
+		s, ok := ability[ibid.Inspector](e, "an Inspector")
 		if !ok {
 			return
 		}

@@ -26,7 +26,7 @@ var descriptions = []clause{
 }
 
 func (e *env) describe() ibid.Description {
-	s, ok := ability[ibid.Describer](e, "Describer")
+	s, ok := ability[ibid.Describer](e, "a Describer")
 	if !ok {
 		return ibid.Description{}
 	}

@@ -69,7 +69,7 @@ func (e *env) fake() bool {
 func ability[A any](e *env, name string) (A, bool) {
 	a, ok := ibid.As[A](e.store)
 	if !ok && e.err == nil {
-		e.err = Needs("a store that is a " + name)
+		e.err = Needs("a store that is " + name)
 	}
 	return a, e.err == nil
 }
@@ -217,7 +217,7 @@ func (e *env) release(k ibid.Digest, c ibid.Claim) {
 }
 
 func (e *env) checkpoint(k ibid.Digest, c ibid.Claim, steps string) {
-	if s, ok := ability[ibid.Checkpointer](e, "Checkpointer"); ok {
+	if s, ok := ability[ibid.Checkpointer](e, "a Checkpointer"); ok {
 		if err := s.Checkpoint(e.ctx, k, c.Token, []byte(steps)); err != nil {
 			e.failf("Checkpoint: %w", err)
 		}
@@ -239,7 +239,7 @@ func (e *env) loseComplete(k ibid.Digest, t ibid.Token, result string) {
 }
 
 func (e *env) loseCheckpoint(k ibid.Digest, t ibid.Token) {
-	if s, ok := ability[ibid.Checkpointer](e, "Checkpointer"); ok {
+	if s, ok := ability[ibid.Checkpointer](e, "a Checkpointer"); ok {
 		e.lost("Checkpoint", s.Checkpoint(e.ctx, k, t, []byte("zombie")))
 	}
 }

@@ -79,7 +79,7 @@ var fences = []clause{
 // sweep sweeps until nothing is left, at most limit at a time, and returns how
 // many records were deleted.
 func (e *env) sweep(limit int) (deleted int) {
-	s, ok := ability[ibid.Sweeper](e, "Sweeper")
+	s, ok := ability[ibid.Sweeper](e, "a Sweeper")
 	for ok {
 		n, err := s.Sweep(e.ctx, limit)
 		if err != nil {
@@ -93,7 +93,7 @@ func (e *env) sweep(limit int) (deleted int) {
 }
 
 func (e *env) forget(k ibid.Digest, token ibid.Token, window time.Duration) {
-	if s, ok := ability[ibid.Inspector](e, "Inspector"); ok {
+	if s, ok := ability[ibid.Inspector](e, "an Inspector"); ok {
 		if err := s.Forget(e.ctx, k, token, window); err != nil {
 			e.failf("Forget: %w", err)
 		}
@@ -101,7 +101,7 @@ func (e *env) forget(k ibid.Digest, token ibid.Token, window time.Duration) {
 }
 
 func (e *env) loseForget(k ibid.Digest, token ibid.Token) {
-	if s, ok := ability[ibid.Inspector](e, "Inspector"); ok {
+	if s, ok := ability[ibid.Inspector](e, "an Inspector"); ok {
 		e.lost("Forget", s.Forget(e.ctx, k, token, long))
 	}
 }

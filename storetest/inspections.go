@@ -161,7 +161,7 @@ var inspections = []clause{
 }
 
 func (e *env) list(f ibid.Filter, after ibid.Digest, limit int) []ibid.Entry {
-	s, ok := ability[ibid.Inspector](e, "Inspector")
+	s, ok := ability[ibid.Inspector](e, "an Inspector")
 	if !ok {
 		return nil
 	}

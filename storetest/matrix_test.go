@@ -128,7 +128,7 @@ func TestMatrix(t *testing.T) {
 // shows nothing about the case.
 func blunt(errs []error) bool { return 10*count(errs) > len(errs) }
 
-func isRed(err error) bool { return err != nil && err != errUnsure }
+func isRed(err error) bool { return err != nil && !errors.Is(err, errUnsure) }
 
 // count returns how many cases are red.
 func count(errs []error) (n int) {
@@ -174,7 +174,7 @@ about a single case. A ? is a race whose winner decides: it is not counted.
 	for j, c := range cases {
 		for i := range bugs {
 			switch err := red[i][j]; {
-			case err == errUnsure:
+			case errors.Is(err, errUnsure):
 				s.WriteByte('?')
 			case err != nil:
 				s.WriteByte('x')

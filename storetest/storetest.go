@@ -72,11 +72,25 @@ func Cases() []Case {
 		clauses []clause
 		races   bool
 	}{
-		{clauses: ownership}, {clauses: replies}, {clauses: takeovers}, {clauses: leases}, {clauses: zombies},
-		{clauses: fences}, {clauses: windows}, {clauses: releases}, {clauses: contents}, {clauses: readings},
-		{clauses: races, races: true}, {clauses: contexts}, {clauses: damages},
-		{clauses: sweeps}, {clauses: sweepRaces, races: true}, {clauses: watches}, {clauses: inspections},
-		{clauses: checkpoints}, {clauses: descriptions},
+		{clauses: ownership},
+		{clauses: replies},
+		{clauses: takeovers},
+		{clauses: leases},
+		{clauses: zombies},
+		{clauses: fences},
+		{clauses: windows},
+		{clauses: releases},
+		{clauses: contents},
+		{clauses: readings},
+		{clauses: races, races: true},
+		{clauses: contexts},
+		{clauses: damages},
+		{clauses: sweeps},
+		{clauses: sweepRaces, races: true},
+		{clauses: watches},
+		{clauses: inspections},
+		{clauses: checkpoints},
+		{clauses: descriptions},
 	} {
 		for _, c := range chapter.clauses {
 			cases = append(cases, Case{Name: c.name, Why: c.why, Check: c.run, Races: chapter.races})

@@ -23,7 +23,7 @@ var sweeps = []clause{
 			e.over()
 		}
 		e.pass(3 * e.tick)
-		s, ok := ability[ibid.Sweeper](e, "Sweeper")
+		s, ok := ability[ibid.Sweeper](e, "a Sweeper")
 		if !ok {
 			return
 		}
@@ -35,7 +35,7 @@ var sweeps = []clause{
 	{"Sweep with a limit of 0 deletes nothing", "a caller that asks for nothing gets nothing", func(e *env) {
 		e.over()
 		e.pass(3 * e.tick)
-		if s, ok := ability[ibid.Sweeper](e, "Sweeper"); ok {
+		if s, ok := ability[ibid.Sweeper](e, "a Sweeper"); ok {
 			n, err := s.Sweep(e.ctx, 0)
 			e.want(err == nil && n == 0, "Sweep(0) deleted %d, %v", n, err)
 			n = e.sweep(10)
@@ -90,7 +90,7 @@ var sweeps = []clause{
 // A Sweeper among callers.
 var sweepRaces = []clause{
 	{"Sweep races with claims and deletes none", "a key that was claimed as the sweep looked would be claimed twice", func(e *env) {
-		s, ok := ability[ibid.Sweeper](e, "Sweeper")
+		s, ok := ability[ibid.Sweeper](e, "a Sweeper")
 		if !ok {
 			return
 		}

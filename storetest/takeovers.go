@@ -31,23 +31,23 @@ var takeovers = []clause{
 		e.want(r.Vanished == 1, "the takeover shows %s, want 1 vanished", show(r))
 	}},
 	{"MaxTakeovers counts every vanished attempt of the key", "a key that kills each process would go on killing", func(e *env) {
-		k, c := e.abandoned()
+		k, _ := e.abandoned()
 		for n := 1; n <= 3; n++ {
-			c = e.taker()
+			c := e.taker()
 			c.MaxTakeovers = 3
 			r := e.granted(k, c)
 			e.want(r.Vanished == n && r.Attempt == n+1, "takeover %d shows %s", n, show(r))
 			e.extend(k, c, 0)
 		}
-		c = e.claim()
+		c := e.claim()
 		c.MaxTakeovers = 3
 		r := e.refused(k, c, ibid.Lapsed)
 		e.want(r.Vanished == 3, "shown %s, want 3 vanished: the lapsed one is counted when it is taken over", show(r))
 	}},
 	{"negative MaxTakeovers has no limit", "a key would be stuck although the work deduplicates", func(e *env) {
-		k, c := e.abandoned()
+		k, _ := e.abandoned()
 		for n := 1; n <= 20; n++ {
-			c = e.taker()
+			c := e.taker()
 			r := e.granted(k, c)
 			e.want(r.Vanished == n, "takeover %d shows %s", n, show(r))
 			e.extend(k, c, 0)

@@ -80,7 +80,7 @@ var watches = []clause{
 
 // watch watches k, and ends the case if the store cannot wake anyone.
 func (e *env) watch(k ibid.Digest) (<-chan struct{}, func()) {
-	s, ok := ability[ibid.Notifier](e, "Notifier")
+	s, ok := ability[ibid.Notifier](e, "a Notifier")
 	if !ok {
 		return nil, func() {}
 	}

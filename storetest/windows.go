@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"time"
-
 	"github.com/ibid-go/ibid"
 )
 
@@ -143,7 +141,7 @@ var windows = []clause{
 		var keys []ibid.Digest
 		for n := range 8 {
 			k, c := e.owned()
-			keep := time.Duration(long)
+			keep := long
 			if n%2 == 0 {
 				keep = e.tick
 			}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -206,4 +208,20 @@ func decode(resp *http.Response) (c charge, err error) {
 		return c, errors.New(resp.Status)
 	}
 	return c, json.Unmarshal(body, &c)
+}
+
+// TestExample runs examples/client twice against the real service: one charge.
+func TestExample(t *testing.T) {
+	server := startDemo(t)
+	for _, want := range []string{"replayed false", "replayed true"} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./examples/client", "http://"+server.address, "order-1")
+		cmd.Dir = filepath.Join("..", "..", "..")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("want %q: %v\n%s", want, err, out)
+		}
+	}
+	if n := len(server.ledger(t)["order-1"]); n != 1 {
+		t.Errorf("%d charges", n)
+	}
 }

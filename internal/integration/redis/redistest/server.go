@@ -98,7 +98,7 @@ func (s *Server) start() error {
 	defer s.mu.Unlock()
 	args := append([]string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.Dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--pidfile", filepath.Join(s.Dir, "pid"),
+		"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--daemonize", "no", "--pidfile", filepath.Join(s.Dir, "pid"),
 	}, s.args...)
 	s.log.Reset()
 	cmd := exec.Command("redis-server", args...)

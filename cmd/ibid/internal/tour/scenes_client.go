@@ -32,8 +32,8 @@ func clientKilled(ctx context.Context, s *stage) error {
 			return fmt.Errorf("start a client: %w", err)
 		}
 		err := s.untilCharged(ctx, server, c.order)
-		killed.Process.Kill() // an error means that it has ended
-		killed.Wait()
+		_ = killed.Process.Kill() // an error means that it has ended
+		_ = killed.Wait()
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -80,7 +81,7 @@ func (c *demoCommand) serve(ctx context.Context, std streams) error {
 	}
 	if c.Attached {
 		signal.Ignore(os.Interrupt) // whoever started the process ends it
-		attached, end := context.WithCancel(context.WithoutCancel(ctx))
+		attached, end := context.WithCancel(ctx)
 		defer end()
 		go func() {
 			_, _ = io.Copy(io.Discard, std.in) // an error is an end, too
@@ -103,8 +104,14 @@ func (c *demoCommand) tour(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	// Nobody reads on, as in "ibid demo | head": the tour then ends in good order
+	// instead of being killed.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := printer(std.out, c.JSON, cancel)
 	opts := tour.Options{
-		Program: program, Store: c.Store, SecretFile: c.SecretFile, Break: c.Break, Only: c.Scene, Out: printer(std.out, c.JSON),
+		Program: program, Store: c.Store, SecretFile: c.SecretFile, Break: c.Break, Only: c.Scene, Out: out,
 	}
 	if c.Store != "" {
 		if opts.Survives, err = survives(ctx, c.Store); err != nil {
@@ -133,15 +140,32 @@ func survives(ctx context.Context, address string) (s ibid.Survival, err error) 
 	return d.Survives, nil
 }
 
-// printer is plain when out is not a terminal, and when NO_COLOR asks for it.
-func printer(out io.Writer, asJSON bool) tour.Printer {
+// printer is plain when out is not a terminal, and when NO_COLOR asks for it. It
+// calls failed when it cannot write.
+func printer(out io.Writer, asJSON bool, failed func(error)) tour.Printer {
+	checked := checkedWriter{out, failed}
 	if asJSON {
-		return tour.JSON(out)
+		return tour.JSON(checked)
 	}
 	terminal := false
 	if f, ok := out.(*os.File); ok {
 		info, err := f.Stat()
 		terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 	}
-	return tour.Text(out, &tour.TextOptions{Terminal: terminal, Colour: terminal && os.Getenv("NO_COLOR") == ""})
+	return tour.Text(checked, &tour.TextOptions{Terminal: terminal, Colour: terminal && os.Getenv("NO_COLOR") == ""})
+}
+
+// checkedWriter tells of writes that fail.
+type checkedWriter struct {
+	io.Writer
+	failed func(error)
+}
+
+// Write implements io.Writer.
+func (w checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		w.failed(err)
+	}
+	return n, err
 }

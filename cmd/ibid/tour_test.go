@@ -205,6 +205,32 @@ func TestTourEndsItsServers(t *testing.T) {
 	}
 }
 
+// Whoever stops reading, as head does, ends the tour: nothing stays behind.
+func TestTourEndsWhenNobodyReads(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "demo", "--scene", "no-key", "--scene", "slow")
+	cmd.Env, cmd.Stdout = append(os.Environ(), "TMPDIR="+temp), write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	if _, err := bufio.NewReader(read).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	read.Close()
+	if err := cmd.Wait(); err == nil {
+		t.Error("a tour that nobody has seen succeeded")
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // closed waits until nothing listens at address.
 func closed(address string) bool {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {

@@ -53,12 +53,15 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 	}
 }
 
-// replay shows a completed record without asking the server again. It does so
-// while the estimate of the server's clock, which runs ahead, is within the
-// result's time, or if there is no other state that the record could be in.
+// sure is how far from its end a result must be, by the estimate of the
+// server's clock, for nobody to ask the server whether it is over.
+const sure = time.Second
+
+// replay shows a completed record without asking the server again, if there is
+// no other state that it could be in.
 func (v *value) replay(now int64) (ibid.Record, bool) {
 	over := v.over * int64(time.Millisecond)
-	if !v.Done || v.after > 0 && over <= now {
+	if !v.Done || v.after > 0 && over-now < int64(sure) {
 		return ibid.Record{}, false
 	}
 	r := v.at(now, v.after)
@@ -96,7 +99,7 @@ func (s *Store) contend(ctx context.Context, name string, key *ibid.Digest, clai
 			if !kept {
 				carry, next, lapsed = "0", appendSteps(next, key, nil), -1
 			}
-			a, err = s.run(ctx, swap, name, v.prefix(), string(next), strconv.FormatInt(ms, 10), strconv.FormatInt(lapsed, 10), carry, s.channel)
+			a, err = s.run(ctx, swap, name, v.prefix(), string(next), strconv.FormatInt(ms, 10), strconv.FormatInt(lapsed, 10), carry)
 		case v.exact:
 			return r.View(now), true, nil
 		default:

@@ -3,7 +3,6 @@ package protocol
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -59,34 +58,31 @@ const (
 // answer is what a script says.
 type answer struct {
 	applied bool
-	found   bool  // something stands; set unless applied
-	left    int64 // milliseconds that the key has left; set unless applied
-	now     int64 // nanoseconds of the server's clock
-	old     []byte
+	found   bool   // something stands; set unless applied
+	left    int64  // milliseconds that the key has left; set unless applied
+	now     int64  // nanoseconds of the server's clock; set unless applied
+	old     []byte // what stood there before, or stands there
 }
 
 // run runs a script. A server that was restarted, or has just become a primary,
 // does not know it: it is sent again, whole. It did not run before that.
-func (s *Store) run(ctx context.Context, sc *Script, key string, args ...string) (a answer, err error) {
+func (s *Store) run(ctx context.Context, sc *Script, key string, args ...string) (answer, error) {
 	asked := s.clock.since()
-	b, err := s.conn.Run(ctx, sc, false, key, args)
+	old, shown, err := s.conn.Run(ctx, sc, false, key, args)
 	if code(err) == "NOSCRIPT" {
-		b, err = s.conn.Run(ctx, sc, true, key, args)
+		old, shown, err = s.conn.Run(ctx, sc, true, key, args)
 	}
-	if err != nil {
-		return a, err
+	switch {
+	case err != nil:
+		return answer{}, err
+	case shown == nil:
+		return answer{applied: true, old: old}, nil
 	}
-	if len(b) < 9 {
-		return a, fmt.Errorf("script answered %q", b)
+	micros := shown.Seconds*1_000_000 + shown.Micros
+	if micros > 0 {
+		s.clock.learn(asked, micros)
 	}
-	micros := int64(binary.LittleEndian.Uint64(b[1:]))
-	s.clock.learn(asked, micros)
-	a.applied, a.now, a.old = b[0] == '+', micros*int64(time.Microsecond), b[9:]
-	if !a.applied && len(a.old) >= 8 {
-		a.left, a.old = int64(binary.LittleEndian.Uint64(a.old)), a.old[8:]
-		a.found = a.left != noKey
-	}
-	return a, nil
+	return answer{found: shown.Left != noKey, left: shown.Left, now: micros * int64(time.Microsecond), old: old}, nil
 }
 
 // code returns the code that begins an error of the server: "OOM".
@@ -135,18 +131,23 @@ func held(token ibid.Token) string { return claimed + string(token[:]) }
 
 // Extend implements ibid.Store.
 func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, lease time.Duration) error {
-	a, err := s.run(ctx, extend, s.key(&key), held(token), strconv.FormatInt(millis(lease), 10), s.channel)
+	a, err := s.run(ctx, extend, s.key(&key), held(token), strconv.FormatInt(millis(lease), 10))
 	_, err = s.stood(&key, a, err)
 	return err
 }
 
 // Complete implements ibid.Store.
 func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	now, err := s.clock.now(ctx, s.conn)
+	if err != nil {
+		return err
+	}
 	retain, remember := millis(keep.Retain), millis(keep.Remember)
+	over := now/int64(time.Millisecond) + retain
 	a, err := s.run(ctx, complete, s.key(&key), held(token),
 		string(appendHead(make([]byte, 0, headLen), &key, stateDone, token, remember)),
-		string(appendResult(make([]byte, 0, sumLen+len(result)), &key, result)),
-		strconv.FormatInt(retain, 10), strconv.FormatInt(remember, 10), s.channel)
+		string(appendResult(make([]byte, 0, overLen+sumLen+len(result)), &key, over, result)),
+		strconv.FormatInt(retain+remember, 10))
 	v, err := s.stood(&key, a, err)
 	if errors.Is(err, ibid.ErrClaimLost) {
 		if r := v.at(v.now, v.left); r.State(v.now) == ibid.Completed && r.Token == token && bytes.Equal(r.Result, result) {
@@ -159,7 +160,7 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 // Release implements ibid.Store.
 func (s *Store) Release(ctx context.Context, key ibid.Digest, token ibid.Token) error {
 	a, err := s.run(ctx, release, s.key(&key), held(token),
-		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)), s.channel)
+		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)))
 	if _, err = s.stood(&key, a, err); errors.Is(err, ibid.ErrClaimLost) {
 		return nil
 	}

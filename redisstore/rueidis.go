@@ -34,6 +34,9 @@ func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.IsInt64() {
+		return nil, nil, nil
+	}
 	if !m.IsArray() {
 		old, err := m.AsBytes()
 		return old, nil, err

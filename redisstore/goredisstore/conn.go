@@ -34,8 +34,11 @@ func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string
 	if err != nil {
 		return nil, nil, err
 	}
-	if old, ok := answer.(string); ok {
-		return []byte(old), nil, nil
+	switch answer := answer.(type) {
+	case int64:
+		return nil, nil, nil
+	case string:
+		return []byte(answer), nil, nil
 	}
 	list, _ := answer.([]any)
 	if len(list) < 4 {

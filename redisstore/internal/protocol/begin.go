@@ -30,13 +30,15 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 		var r record.Record
 		r.Begin(claim, now)
 		fresh, ms := encodeClaim(&key, &r, &claim)
-		old, found, err := s.conn.SetNew(ctx, name, string(appendSteps(fresh, &key, nil)), ms)
+		fresh = appendSteps(fresh, &key, nil)
+		old, found, err := s.conn.SetNew(ctx, name, text(fresh), ms)
 		switch {
 		case code(err) == "OOM":
 			return s.beginFull(ctx, name, &key, &claim, err)
 		case err != nil:
 			return ibid.Record{}, err
 		case !found:
+			s.claims.put(claim.Token, fresh)
 			return r.View(now), nil
 		}
 		v, err := decode(&key, old, true)

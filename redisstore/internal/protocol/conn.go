@@ -16,8 +16,9 @@ type Conn interface {
 	// SetNew is SET key value NX GET PX ms: found says whether old stood there.
 	SetNew(ctx context.Context, key, value string, ms int64) (old []byte, found bool, err error)
 	// Run runs a script on one key, with EVALSHA, or with EVAL where text is
-	// set, and returns its answer: old is the string that it answers with, or,
-	// of a list, shown holds the numbers, and old the string, that stand in it.
+	// set, and returns its answer: old is the string that it answers with, nil
+	// of a number; or, of a list, shown holds the numbers, and old the string,
+	// that stand in it.
 	Run(ctx context.Context, s *Script, text bool, key string, args []string) (old []byte, shown *Shown, err error)
 	// Time is TIME of any server, in microseconds.
 	Time(ctx context.Context) (int64, error)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/ibid-go/ibid"
 )
@@ -33,6 +34,7 @@ type Store struct {
 	channel string
 	clock   *clock
 	watches watches
+	claims  claims
 }
 
 // New returns a store on conn.
@@ -61,7 +63,7 @@ type answer struct {
 	found   bool   // something stands; set unless applied
 	left    int64  // milliseconds that the key has left; set unless applied
 	now     int64  // nanoseconds of the server's clock; set unless applied
-	old     []byte // what stood there before, or stands there
+	old     []byte // what stood there before, or stands there; nil: what the caller wrote
 }
 
 // run runs a script. A server that was restarted, or has just become a primary,
@@ -123,6 +125,9 @@ func (s *Store) Look(ctx context.Context, key ibid.Digest) (ibid.Record, error) 
 	return r.View(v.now), nil
 }
 
+// text is b, which must not be changed any more, as a string.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // claimed begins the version and state of a claim.
 const claimed = string(rune(version)) + string(rune(stateHeld))
 
@@ -144,10 +149,17 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 	}
 	retain, remember := millis(keep.Retain), millis(keep.Remember)
 	over := now/int64(time.Millisecond) + retain
-	a, err := s.run(ctx, complete, s.key(&key), held(token),
-		string(appendHead(make([]byte, 0, headLen), &key, stateDone, token, remember)),
-		string(appendResult(make([]byte, 0, overLen+sumLen+len(result)), &key, over, result)),
-		strconv.FormatInt(retain+remember, 10))
+	claim := s.claims.take(token)
+	b := make([]byte, 0, max(len(claim), headLen)+sumLen+overLen+len(result))
+	b = appendHead(b, &key, stateDone, token, remember)
+	known := held(token)
+	if claim != nil {
+		known = text(claim)
+		b = append(b, claim[headLen:]...)
+	}
+	at := len(b) + 1
+	b = appendResult(b, &key, over, result)
+	a, err := s.run(ctx, complete, s.key(&key), known, text(b), strconv.FormatInt(retain+remember, 10), strconv.Itoa(at))
 	v, err := s.stood(&key, a, err)
 	if errors.Is(err, ibid.ErrClaimLost) {
 		if r := v.at(v.now, v.left); r.State(v.now) == ibid.Completed && r.Token == token && bytes.Equal(r.Result, result) {
@@ -159,6 +171,7 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 
 // Release implements ibid.Store.
 func (s *Store) Release(ctx context.Context, key ibid.Digest, token ibid.Token) error {
+	s.claims.take(token)
 	a, err := s.run(ctx, release, s.key(&key), held(token),
 		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)))
 	if _, err = s.stood(&key, a, err); errors.Is(err, ibid.ErrClaimLost) {
@@ -180,6 +193,8 @@ func (s *Store) stood(key *ibid.Digest, a answer, err error) (v value, _ error) 
 	switch {
 	case err != nil:
 		return v, err
+	case a.applied && a.old == nil:
+		return v, nil // as this process wrote it
 	case a.applied:
 		return decode(key, a.old, true)
 	}

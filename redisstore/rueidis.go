@@ -25,12 +25,34 @@ func (c conn) SetNew(ctx context.Context, key, value string, ms int64) ([]byte, 
 	return old, true, err
 }
 
-func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string, args []string) ([]byte, error) {
+func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string, args []string) ([]byte, *protocol.Shown, error) {
 	cmd := c.client.B().Evalsha().Sha1(s.SHA1).Numkeys(1).Key(key).Arg(args...).Build()
 	if text {
 		cmd = c.client.B().Eval().Script(s.Text).Numkeys(1).Key(key).Arg(args...).Build()
 	}
-	return c.client.Do(ctx, cmd).AsBytes()
+	m, err := c.client.Do(ctx, cmd).ToMessage()
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.IsInt64() {
+		return nil, nil, nil
+	}
+	if !m.IsArray() {
+		old, err := m.AsBytes()
+		return old, nil, err
+	}
+	list, err := m.ToArray()
+	if err != nil || len(list) < 4 {
+		return nil, new(protocol.Shown), err
+	}
+	var shown protocol.Shown
+	for i, n := range [...]*int64{&shown.Left, &shown.Seconds, &shown.Micros} {
+		if *n, err = list[i].AsInt64(); err != nil {
+			return nil, nil, err
+		}
+	}
+	old, err := list[3].AsBytes()
+	return old, &shown, err
 }
 
 func (c conn) Time(ctx context.Context) (int64, error) {
@@ -95,4 +117,3 @@ func (n node) Info(ctx context.Context) (string, error) {
 func (n node) Config(ctx context.Context, names ...string) (map[string]string, error) {
 	return n.client.Do(ctx, n.client.B().ConfigGet().Parameter(names...).Build()).AsStrMap()
 }
-

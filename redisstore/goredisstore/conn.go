@@ -20,7 +20,7 @@ func (c conn) SetNew(ctx context.Context, key, value string, ms int64) ([]byte, 
 	return []byte(old), err == nil, err
 }
 
-func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string, args []string) ([]byte, error) {
+func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string, args []string) ([]byte, *protocol.Shown, error) {
 	words := make([]any, 0, 4+len(args))
 	if text {
 		words = append(words, "eval", s.Text, 1, key)
@@ -30,8 +30,26 @@ func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string
 	for _, a := range args {
 		words = append(words, a)
 	}
-	answer, err := c.client.Do(ctx, words...).Text()
-	return []byte(answer), err
+	answer, err := c.client.Do(ctx, words...).Result()
+	if err != nil {
+		return nil, nil, err
+	}
+	switch answer := answer.(type) {
+	case int64:
+		return nil, nil, nil
+	case string:
+		return []byte(answer), nil, nil
+	}
+	list, _ := answer.([]any)
+	if len(list) < 4 {
+		return nil, new(protocol.Shown), nil
+	}
+	left, _ := list[0].(int64)
+	seconds, _ := list[1].(string)
+	micros, _ := list[2].(string)
+	old, _ := list[3].(string)
+	now, err := protocol.Micros([]string{seconds, micros})
+	return []byte(old), &protocol.Shown{Left: left, Micros: now}, err
 }
 
 func (c conn) Time(ctx context.Context) (int64, error) {

@@ -30,13 +30,15 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 		var r record.Record
 		r.Begin(claim, now)
 		fresh, ms := encodeClaim(&key, &r, &claim)
-		old, found, err := s.conn.SetNew(ctx, name, string(appendSteps(fresh, &key, nil)), ms)
+		fresh = appendSteps(fresh, &key, nil)
+		old, found, err := s.conn.SetNew(ctx, name, text(fresh), ms)
 		switch {
 		case code(err) == "OOM":
 			return s.beginFull(ctx, name, &key, &claim, err)
 		case err != nil:
 			return ibid.Record{}, err
 		case !found:
+			s.claims.put(claim.Token, fresh)
 			return r.View(now), nil
 		}
 		v, err := decode(&key, old, true)
@@ -53,12 +55,15 @@ func (s *Store) Begin(ctx context.Context, key ibid.Digest, claim ibid.Claim) (i
 	}
 }
 
-// replay shows a completed record without asking the server again. It does so
-// while the estimate of the server's clock, which runs ahead, is within the
-// result's time, or if there is no other state that the record could be in.
+// sure is how far from its end a result must be, by the estimate of the
+// server's clock, for nobody to ask the server whether it is over.
+const sure = time.Second
+
+// replay shows a completed record without asking the server again, if there is
+// no other state that it could be in.
 func (v *value) replay(now int64) (ibid.Record, bool) {
 	over := v.over * int64(time.Millisecond)
-	if !v.Done || v.after > 0 && over <= now {
+	if !v.Done || v.after > 0 && over-now < int64(sure) {
 		return ibid.Record{}, false
 	}
 	r := v.at(now, v.after)
@@ -96,7 +101,7 @@ func (s *Store) contend(ctx context.Context, name string, key *ibid.Digest, clai
 			if !kept {
 				carry, next, lapsed = "0", appendSteps(next, key, nil), -1
 			}
-			a, err = s.run(ctx, swap, name, v.prefix(), string(next), strconv.FormatInt(ms, 10), strconv.FormatInt(lapsed, 10), carry, s.channel)
+			a, err = s.run(ctx, swap, name, v.prefix(), string(next), strconv.FormatInt(ms, 10), strconv.FormatInt(lapsed, 10), carry)
 		case v.exact:
 			return r.View(now), true, nil
 		default:

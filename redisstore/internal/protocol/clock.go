@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -24,11 +25,11 @@ type clock struct {
 
 const (
 	// An estimate is used for this long without another answer.
-	clockValid = 10 * time.Minute
+	clockValid = time.Minute
 	// An estimate that is older is replaced by the next one, and a younger one
 	// by one that is further ahead, or so far behind that somebody has set the
 	// server's clock back.
-	clockFresh = 5 * time.Minute
+	clockFresh = 30 * time.Second
 	clockBack  = 100 * time.Millisecond
 	// An answer that took longer says too little.
 	clockSlow = 50 * time.Millisecond
@@ -55,11 +56,31 @@ func (c *clock) learn(asked time.Duration, micros int64) {
 func (c *clock) now(ctx context.Context, conn Conn) (int64, error) {
 	t := c.since()
 	if c.ahead.Load() == 0 || t-time.Duration(c.asked.Load()) > clockValid {
-		micros, err := conn.Time(ctx)
-		if err != nil {
+		if err := c.ask(ctx, conn); err != nil {
 			return 0, err
 		}
-		c.learn(t, micros)
 	}
 	return c.ahead.Load() + int64(c.since()), nil
+}
+
+// ask learns from the quickest of a few answers.
+func (c *clock) ask(ctx context.Context, conn Conn) error {
+	quickest := time.Duration(math.MaxInt64)
+	var at time.Duration
+	var best int64
+	for range 3 {
+		asked := c.since()
+		micros, err := conn.Time(ctx)
+		if err != nil {
+			return err
+		}
+		if took := c.since() - asked; took < quickest {
+			quickest, at, best = took, asked, micros
+		}
+		if quickest < time.Millisecond {
+			break
+		}
+	}
+	c.learn(at, best)
+	return nil
 }

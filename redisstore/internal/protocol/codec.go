@@ -21,14 +21,13 @@ import (
 //	body    length 4 bytes; fence 8; attempt, vanished, generation uvarint each;
 //	        fingerprint 32; scope 32; label; checksum
 //	steps   length 4 bytes; steps; checksum
-//	result  of a completed record: when it is over 6 bytes, twice; checksum of
-//	        the result; the result
+//	result  of a completed record: checksum; when it is over, 6 bytes, by an
+//	        estimate of the server's clock; the result
 //
 // Scripts take the parts apart at fixed places, compare them, and put them
 // together anew; they cannot compute a checksum. So each part has its own, made
 // by the client that wrote it, a CRC-32C that begins with the key and the kind
-// of the part. What the server itself writes, the end of a result by its clock,
-// stands twice instead. The byte waited is a hint, and has none.
+// of the part. The byte waited is a hint, and has none.
 //
 // The key's expiry is when nothing is kept any more. Everything else that has
 // an end is told from it by after: whoever moves the expiry moves the lease.
@@ -61,7 +60,7 @@ func checksum(key *ibid.Digest, kind byte, b []byte) uint32 {
 type value struct {
 	record.Record        // without its times
 	after         int64  // milliseconds
-	over          int64  // milliseconds of the server's clock; of a completed record
+	over          int64  // milliseconds of the server's clock, nearly; of a completed record
 	raw           []byte // head and body as read
 	exact         bool   // left and now are known
 	left          int64  // milliseconds until the key expires
@@ -73,9 +72,7 @@ func appendHead(dst []byte, key *ibid.Digest, state byte, token ibid.Token, afte
 	start := len(dst)
 	dst = append(dst, version, state)
 	dst = append(dst, token[:]...)
-	var ms [8]byte
-	binary.LittleEndian.PutUint64(ms[:], uint64(after))
-	dst = append(dst, ms[:6]...)
+	dst = append48(dst, after)
 	dst = binary.LittleEndian.AppendUint32(dst, checksum(key, 'h', dst[start:]))
 	return append(dst, 0)
 }
@@ -103,10 +100,14 @@ func appendSteps(dst []byte, key *ibid.Digest, steps []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(key, 's', dst[start:]))
 }
 
-// appendResult appends a result, which the server puts behind its end.
-func appendResult(dst []byte, key *ibid.Digest, result []byte) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, checksum(key, 'r', result))
-	return append(dst, result...)
+// appendResult appends a result.
+func appendResult(dst []byte, key *ibid.Digest, over int64, result []byte) []byte {
+	start := len(dst)
+	dst = append(dst, 0, 0, 0, 0)
+	dst = append48(dst, over)
+	dst = append(dst, result...)
+	binary.LittleEndian.PutUint32(dst[start:], checksum(key, 'r', dst[start+sumLen:]))
+	return dst
 }
 
 // decode reads a record that stands under key. Its label, steps and result are
@@ -144,14 +145,11 @@ func decode(key *ibid.Digest, b []byte, withResult bool) (v value, err error) {
 	v.Held, v.Done = state == stateHeld, state == stateDone
 	switch {
 	case v.Done && withResult:
-		if len(rest) < 2*overLen+sumLen || number48(rest) != number48(rest[overLen:]) {
-			return damaged("end of the result")
-		}
-		v.over = number48(rest)
-		v.Result = rest[2*overLen+sumLen:]
-		if checksum(key, 'r', v.Result) != binary.LittleEndian.Uint32(rest[2*overLen:]) {
+		if len(rest) < sumLen+overLen || checksum(key, 'r', rest[sumLen:]) != binary.LittleEndian.Uint32(rest) {
 			return damaged("checksum of the result")
 		}
+		v.over = number48(rest[sumLen:])
+		v.Result = rest[sumLen+overLen:]
 	case len(rest) > 0:
 		return damaged("bytes after the record")
 	}
@@ -173,6 +171,11 @@ func decode(key *ibid.Digest, b []byte, withResult bool) (v value, err error) {
 		v.Fingerprint = ibid.Fingerprint{}
 	}
 	return v, nil
+}
+
+func append48(dst []byte, n int64) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
+	return binary.LittleEndian.AppendUint16(dst, uint16(n>>32))
 }
 
 func number48(b []byte) int64 {

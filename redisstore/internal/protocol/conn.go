@@ -16,8 +16,10 @@ type Conn interface {
 	// SetNew is SET key value NX GET PX ms: found says whether old stood there.
 	SetNew(ctx context.Context, key, value string, ms int64) (old []byte, found bool, err error)
 	// Run runs a script on one key, with EVALSHA, or with EVAL where text is
-	// set, and returns its answer.
-	Run(ctx context.Context, s *Script, text bool, key string, args []string) ([]byte, error)
+	// set, and returns its answer: old is the string that it answers with, nil
+	// of a number; or, of a list, shown holds the numbers, and old the string,
+	// that stand in it.
+	Run(ctx context.Context, s *Script, text bool, key string, args []string) (old []byte, shown *Shown, err error)
 	// Time is TIME of any server, in microseconds.
 	Time(ctx context.Context) (int64, error)
 	// Primaries returns the servers that decide about some key: one, or those
@@ -27,6 +29,10 @@ type Conn interface {
 	// each time the server confirms it, and message with each that arrives.
 	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 }
+
+// Shown is what a script tells that changed nothing: how many milliseconds the
+// key has left, and the server's time. Of an empty list all are zero.
+type Shown struct{ Left, Seconds, Micros int64 }
 
 // Node is one server.
 type Node interface {

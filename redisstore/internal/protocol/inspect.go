@@ -124,7 +124,7 @@ func (s *Store) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, w
 		if err := r.Forget(token, window, v.now); err != nil {
 			return err
 		}
-		if a, err = s.run(ctx, swap, name, v.prefix(), forgotten(&key, &r), strconv.FormatInt(millis(window), 10), "-1", "0", s.channel); err != nil {
+		if a, err = s.run(ctx, swap, name, v.prefix(), forgotten(&key, &r), strconv.FormatInt(millis(window), 10), "-1", "0"); err != nil {
 			return err
 		}
 	}

@@ -3,12 +3,12 @@ package protocol
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/ibid-go/ibid"
 )
@@ -34,6 +34,7 @@ type Store struct {
 	channel string
 	clock   *clock
 	watches watches
+	claims  claims
 }
 
 // New returns a store on conn.
@@ -59,34 +60,31 @@ const (
 // answer is what a script says.
 type answer struct {
 	applied bool
-	found   bool  // something stands; set unless applied
-	left    int64 // milliseconds that the key has left; set unless applied
-	now     int64 // nanoseconds of the server's clock
-	old     []byte
+	found   bool   // something stands; set unless applied
+	left    int64  // milliseconds that the key has left; set unless applied
+	now     int64  // nanoseconds of the server's clock; set unless applied
+	old     []byte // what stood there before, or stands there; nil: what the caller wrote
 }
 
 // run runs a script. A server that was restarted, or has just become a primary,
 // does not know it: it is sent again, whole. It did not run before that.
-func (s *Store) run(ctx context.Context, sc *Script, key string, args ...string) (a answer, err error) {
+func (s *Store) run(ctx context.Context, sc *Script, key string, args ...string) (answer, error) {
 	asked := s.clock.since()
-	b, err := s.conn.Run(ctx, sc, false, key, args)
+	old, shown, err := s.conn.Run(ctx, sc, false, key, args)
 	if code(err) == "NOSCRIPT" {
-		b, err = s.conn.Run(ctx, sc, true, key, args)
+		old, shown, err = s.conn.Run(ctx, sc, true, key, args)
 	}
-	if err != nil {
-		return a, err
+	switch {
+	case err != nil:
+		return answer{}, err
+	case shown == nil:
+		return answer{applied: true, old: old}, nil
 	}
-	if len(b) < 9 {
-		return a, fmt.Errorf("script answered %q", b)
+	micros := shown.Seconds*1_000_000 + shown.Micros
+	if micros > 0 {
+		s.clock.learn(asked, micros)
 	}
-	micros := int64(binary.LittleEndian.Uint64(b[1:]))
-	s.clock.learn(asked, micros)
-	a.applied, a.now, a.old = b[0] == '+', micros*int64(time.Microsecond), b[9:]
-	if !a.applied && len(a.old) >= 8 {
-		a.left, a.old = int64(binary.LittleEndian.Uint64(a.old)), a.old[8:]
-		a.found = a.left != noKey
-	}
-	return a, nil
+	return answer{found: shown.Left != noKey, left: shown.Left, now: micros * int64(time.Microsecond), old: old}, nil
 }
 
 // code returns the code that begins an error of the server: "OOM".
@@ -127,6 +125,9 @@ func (s *Store) Look(ctx context.Context, key ibid.Digest) (ibid.Record, error) 
 	return r.View(v.now), nil
 }
 
+// text is b, which must not be changed any more, as a string.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // claimed begins the version and state of a claim.
 const claimed = string(rune(version)) + string(rune(stateHeld))
 
@@ -135,18 +136,30 @@ func held(token ibid.Token) string { return claimed + string(token[:]) }
 
 // Extend implements ibid.Store.
 func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, lease time.Duration) error {
-	a, err := s.run(ctx, extend, s.key(&key), held(token), strconv.FormatInt(millis(lease), 10), s.channel)
+	a, err := s.run(ctx, extend, s.key(&key), held(token), strconv.FormatInt(millis(lease), 10))
 	_, err = s.stood(&key, a, err)
 	return err
 }
 
 // Complete implements ibid.Store.
 func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token, result []byte, keep ibid.Keep) error {
+	now, err := s.clock.now(ctx, s.conn)
+	if err != nil {
+		return err
+	}
 	retain, remember := millis(keep.Retain), millis(keep.Remember)
-	a, err := s.run(ctx, complete, s.key(&key), held(token),
-		string(appendHead(make([]byte, 0, headLen), &key, stateDone, token, remember)),
-		string(appendResult(make([]byte, 0, sumLen+len(result)), &key, result)),
-		strconv.FormatInt(retain, 10), strconv.FormatInt(remember, 10), s.channel)
+	over := now/int64(time.Millisecond) + retain
+	claim := s.claims.take(token)
+	b := make([]byte, 0, max(len(claim), headLen)+sumLen+overLen+len(result))
+	b = appendHead(b, &key, stateDone, token, remember)
+	known := held(token)
+	if claim != nil {
+		known = text(claim)
+		b = append(b, claim[headLen:]...)
+	}
+	at := len(b) + 1
+	b = appendResult(b, &key, over, result)
+	a, err := s.run(ctx, complete, s.key(&key), known, text(b), strconv.FormatInt(retain+remember, 10), strconv.Itoa(at))
 	v, err := s.stood(&key, a, err)
 	if errors.Is(err, ibid.ErrClaimLost) {
 		if r := v.at(v.now, v.left); r.State(v.now) == ibid.Completed && r.Token == token && bytes.Equal(r.Result, result) {
@@ -158,8 +171,9 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 
 // Release implements ibid.Store.
 func (s *Store) Release(ctx context.Context, key ibid.Digest, token ibid.Token) error {
+	s.claims.take(token)
 	a, err := s.run(ctx, release, s.key(&key), held(token),
-		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)), s.channel)
+		string(appendHead(make([]byte, 0, headLen), &key, stateReleased, token, 0)))
 	if _, err = s.stood(&key, a, err); errors.Is(err, ibid.ErrClaimLost) {
 		return nil
 	}
@@ -179,6 +193,8 @@ func (s *Store) stood(key *ibid.Digest, a answer, err error) (v value, _ error) 
 	switch {
 	case err != nil:
 		return v, err
+	case a.applied && a.old == nil:
+		return v, nil // as this process wrote it
 	case a.applied:
 		return decode(key, a.old, true)
 	}

@@ -1,19 +1,29 @@
 #!lua flags=allow-oom
--- Ends the claim of a token with a result. What follows the head stays, and is
--- shown, so that the caller can see that it was whole. A full server refuses no
--- result: the work is done, and forgetting it would run it twice.
+-- Ends the claim of a token with a result. A full server refuses no result: the
+-- work is done, and forgetting it would run it twice.
 --
--- ARGV: version, state and token of the claim; head to write; result as kept; how long to
--- keep it, and to remember the key, in milliseconds; channel to wake
+-- Mostly the claim stands as its owner wrote it, and what comes next is known to
+-- its last byte. Where it does not, because somebody waits, or steps were kept,
+-- or another process completes, what follows the head stays as it is.
+--
+-- Every script that writes answers with the record as it stood, so that the
+-- caller sees that it was whole, or with a list that shows what stands instead.
+-- Here 1 says that it was what the caller wrote.
+--
+-- ARGV: the claim as written, or its version, state and token; the record to
+-- write, or its head and result; milliseconds to keep it; where in it the
+-- result begins
 local old = redis.call('GET', KEYS[1]) or ''
-local time = redis.call('TIME')
-local clock = struct.pack('<I8', time[1] * 1000000 + time[2])
-if string.sub(old, 1, 18) ~= ARGV[1] then
-  return '-' .. clock .. struct.pack('<i8', redis.call('PTTL', KEYS[1])) .. old
+if old == ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  return 1
 end
-local over = struct.pack('<I6', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4])
-redis.call('SET', KEYS[1], ARGV[2] .. string.sub(old, 30) .. over .. over .. ARGV[3], 'PX', ARGV[4] + ARGV[5])
+if string.sub(old, 1, 18) ~= string.sub(ARGV[1], 1, 18) then
+  local time = redis.call('TIME')
+  return {redis.call('PTTL', KEYS[1]), time[1], time[2], old}
+end
+redis.call('SET', KEYS[1], string.sub(ARGV[2], 1, 29) .. string.sub(old, 30) .. string.sub(ARGV[2], ARGV[4]), 'PX', ARGV[3])
 if string.byte(old, 29) == 1 then
-  redis.call('PUBLISH', ARGV[6], string.sub(KEYS[1], -33, -2))
+  redis.call('PUBLISH', string.sub(KEYS[1], 1, -35) .. 'wake', string.sub(KEYS[1], -33, -2))
 end
-return '+' .. clock .. old
+return old

@@ -10,4 +10,4 @@ if #head == 33 then
     old = redis.call('GETRANGE', KEYS[1], 0, body + 4 + struct.unpack('<I4', steps) + 4 - 1)
   end
 end
-return '-' .. struct.pack('<I8', time[1] * 1000000 + time[2]) .. struct.pack('<i8', redis.call('PTTL', KEYS[1])) .. old
+return {redis.call('PTTL', KEYS[1]), time[1], time[2], old}

@@ -6,22 +6,20 @@
 --
 -- ARGV: head without its last byte, and body, as read; head and body to write;
 -- milliseconds to keep them; milliseconds that a lapsed claim has left at most,
--- or -1; 1 to carry over what follows the body, or 0 for what is whole; channel
--- to wake
+-- or -1; 1 to carry over what follows the body, or 0 for what is whole
 local old = redis.call('GET', KEYS[1]) or ''
 local left = redis.call('PTTL', KEYS[1])
-local time = redis.call('TIME')
-local clock = struct.pack('<I8', time[1] * 1000000 + time[2])
 local lapsed = tonumber(ARGV[4])
 local body = #ARGV[1] + 1
 if string.sub(old, 1, 28) .. string.sub(old, 30, body) ~= ARGV[1] or lapsed >= 0 and left > lapsed then
-  return '-' .. clock .. struct.pack('<i8', left) .. old
+  local time = redis.call('TIME')
+  return {left, time[1], time[2], old}
 end
 local new = ARGV[2]
 if ARGV[5] == '1' then
   new = string.sub(new, 1, 28) .. string.sub(old, 29, 29) .. string.sub(new, 30) .. string.sub(old, body + 1)
 elseif string.byte(old, 29) == 1 then
-  redis.call('PUBLISH', ARGV[6], string.sub(KEYS[1], -33, -2))
+  redis.call('PUBLISH', string.sub(KEYS[1], 1, -35) .. 'wake', string.sub(KEYS[1], -33, -2))
 end
 redis.call('SET', KEYS[1], new, 'PX', ARGV[3])
-return '+' .. clock
+return old

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -46,6 +47,7 @@ type request struct {
 	call *pgsql.Call
 	wake chan signal // capacity 1
 	err  error       // of the call's own row
+	read bool        // its row was read
 }
 
 type signal int
@@ -58,19 +60,23 @@ const (
 
 // write asks c, which writes at key, alone or with others.
 func (s *Store) write(ctx context.Context, key ibid.Digest, c *pgsql.Call) error {
-	if r := s.batches.enter(key, c); r != nil {
-		switch s.share(ctx, r) {
-		case answered:
-			if again, err := c.Done(r.err); !again {
-				s.batches.exit()
-				return err
-			}
-		case lead: // the caller has gone
-			s.batches.exit()
-			return ctx.Err()
+	r := s.batches.enter(key, c)
+	defer s.batches.exit()
+	if r == nil {
+		return pgsql.Ask(ctx, driver{s.pool}, c)
+	}
+	signal, err := s.batches.await(ctx, r)
+	if err != nil {
+		return err
+	}
+	if signal == lead {
+		signal = s.lead(ctx, r)
+	}
+	if signal == answered {
+		if again, err := c.Done(r.err); !again {
+			return err
 		}
 	}
-	defer s.batches.exit()
 	return pgsql.Ask(ctx, driver{s.pool}, c)
 }
 
@@ -113,53 +119,50 @@ func (b *batches) exit() {
 	b.mu.Unlock()
 }
 
-// share waits for r to be carried, or carries it. It returns lead when ctx ended
-// meanwhile.
-func (s *Store) share(ctx context.Context, r *request) signal {
-	b := &s.batches
+// await returns what r is told, or ctx's error.
+func (b *batches) await(ctx context.Context, r *request) (signal, error) {
 	select {
 	case got := <-r.wake:
-		if got != lead {
-			return got
-		}
+		return got, nil
 	case <-ctx.Done():
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if i := slices.Index(b.waiting, r); i >= 0 {
-			b.waiting = slices.Delete(b.waiting, i, i+1)
-			return lead
-		}
-		select {
-		case got := <-r.wake:
-			if got == lead {
-				b.handOn()
-			}
-		default: // under way; nobody reads its answer
-		}
-		return lead
 	}
-	calls := b.take(r)
-	ok := false
-	defer func() { // also when a driver panics
-		told := alone
-		if ok {
-			told = answered
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, r); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+		return 0, ctx.Err()
+	}
+	select {
+	case got := <-r.wake:
+		if got == lead {
+			b.handOn()
 		}
-		for _, c := range calls[1:] {
-			c.wake <- told
+	default: // under way; nobody reads its answer
+	}
+	return 0, ctx.Err()
+}
+
+// lead carries own and those that wait by now, tells them, and hands on.
+func (s *Store) lead(ctx context.Context, own *request) (told signal) {
+	b := &s.batches
+	calls := b.take(own)
+	told = alone
+	defer func() { // also when a driver panics
+		for _, r := range calls[1:] {
+			r.wake <- told
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.handOn()
 	}()
 	if len(calls) == 1 {
-		return alone
+		own.err = driver{s.pool}.One(ctx, own.call.SQL, own.call.Args, own.call.Dest)
+		return answered
 	}
-	ok = s.carry(ctx, slices.Clone(calls)) == nil
-	if !ok {
-		return alone
+	if s.carry(ctx, slices.Clone(calls)) == nil {
+		told = answered
 	}
-	return answered
+	return told
 }
 
 // take returns own and those that wait, no two for one key.
@@ -190,29 +193,82 @@ func (b *batches) handOn() {
 	next.wake <- lead
 }
 
-// patience bounds how long a batch waits for a row that someone else has locked:
-// a transaction that keeps one key must not hold up the others.
-const patience = "SELECT set_config('lock_timeout', '100', true)"
+// manners bounds how long a batch waits for a row that someone else has locked:
+// a transaction that keeps one key must not hold up the others. And it keeps the planner from
+// reading a small table as a whole, with a plan that stays as the table grows.
+const manners = "SELECT set_config('lock_timeout', '100', true), set_config('enable_seqscan', 'off', true)"
 
-// carry asks calls in one transaction. In order of their keys, they wait for
-// those of other processes and never in a circle.
+// carry asks calls in one transaction: the claims in one statement, then the
+// others in another. In order of their keys, they wait for those of other
+// processes and hardly ever in a circle, which the server would break.
 func (s *Store) carry(ctx context.Context, calls []*request) (err error) {
 	slices.SortFunc(calls, func(a, b *request) int { return bytes.Compare(a.key[:], b.key[:]) })
-	var batch pgx.Batch
-	batch.Queue(patience)
+	var begins, writes []*request
 	for _, r := range calls {
-		batch.Queue(r.call.SQL, r.call.Args...)
+		if s.queries.IsBegin(r.call) {
+			begins = append(begins, r)
+		} else {
+			writes = append(writes, r)
+		}
+	}
+	var batch pgx.Batch
+	batch.Queue(manners)
+	for _, part := range [][]*request{begins, writes} {
+		if len(part) > 0 {
+			query, args := s.queries.Many(asked(part))
+			batch.Queue(query, args...)
+		}
 	}
 	results := s.pool.SendBatch(ctx, &batch)
 	_, err = results.Exec()
-	for _, r := range calls {
-		if err != nil {
-			break
-		}
-		r.err = results.QueryRow().Scan(r.call.Dest...)
-		if r.err != nil && !errors.Is(r.err, pgx.ErrNoRows) {
-			err = r.err
+	for _, part := range [][]*request{begins, writes} {
+		if err == nil && len(part) > 0 {
+			err = read(results, part)
 		}
 	}
 	return errors.Join(err, results.Close()) // that of Close is the commit's
+}
+
+// read takes a row for each of part.
+func read(results pgx.BatchResults, part []*request) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		values := rows.RawValues()
+		place := values[len(values)-1] // an int8
+		if len(place) != 8 {
+			return errPlace
+		}
+		i := binary.BigEndian.Uint64(place) - 1
+		if i >= uint64(len(part)) {
+			return errPlace
+		}
+		if err := rows.Scan(append(part[i].call.Dest, nil)...); err != nil {
+			return err
+		}
+		part[i].read = true
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, r := range part {
+		if !r.read || n != len(part) {
+			return errPlace
+		}
+	}
+	return nil
+}
+
+var errPlace = errors.New("pgxstore: the server answered other calls than it was asked")
+
+func asked(part []*request) []*pgsql.Call {
+	calls := make([]*pgsql.Call, len(part))
+	for i, r := range part {
+		calls[i] = r.call
+	}
+	return calls
 }

@@ -26,6 +26,7 @@ var files embed.FS
 type Queries struct {
 	table                        string
 	begin, write, look           string
+	manyBegin, manyWrite         string
 	watch, sweep, list, describe string
 }
 
@@ -55,6 +56,7 @@ func NewQueries(table string) (*Queries, error) {
 	q := &Queries{
 		table: table,
 		begin: expand("ask_begin", table), write: expand("ask_write", table), look: expand("look", table),
+		manyBegin: expand("many_begin", table), manyWrite: expand("many_write", table),
 		watch: expand("watch", table), sweep: expand("sweep", table), list: expand("list", table), describe: expand("describe", table),
 	}
 	return q, nil
@@ -80,14 +82,23 @@ var (
 	macros = strings.NewReplacer(
 		"ANSWER_COLUMNS", "r.key, r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
 			"r.label, r.steps, r.lease_end, r.window_end, r.gone, r.result_sum, r.sum, r.result",
-		"ALL_COLUMNS", "fence = r.fence, lease_end = r.lease_end, window_end = r.window_end, gone = r.gone, due = r.due, "+
-			"attempt = r.attempt, vanished = r.vanished, generation = r.generation, result_sum = r.result_sum, state = r.state, "+
-			"token = r.token, sum = r.sum, fingerprint = r.fingerprint, scope = r.scope, label = r.label, steps = r.steps, result = r.result",
+		"CHECKED_COLUMNS", "key, version, state, token, fence, attempt, vanished, generation, fingerprint, scope, label, steps, "+
+			"lease_end, window_end, gone, result_sum",
+		"CHECKED_OF_R", "r.key, r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
+			"r.label, r.steps, r.lease_end, r.window_end, r.gone, r.result_sum",
+		// What Begin makes of a key of which nothing is kept.
+		"NEW_RECORD", "a_key AS key, 1::int2 AS version, 1::int2 AS state, a_token AS token, now AS fence, 1 AS attempt, 0 AS vanished, "+
+			"0 AS generation, a_fingerprint AS fingerprint, a_scope AS scope, a_label AS label, NULL::bytea AS steps, "+
+			"now + a_lease AS lease_end, now + a_lease + a_window AS window_end, now + a_lease + a_window AS gone, NULL::int4 AS result_sum",
+		// What Complete makes of a claim.
+		"COMPLETED_RECORD", "r.key, r.version, 2::int2, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
+			"r.label, r.steps, 0::int8, now + a_time, now + a_time + b_time, bytes_sum",
 		// Exact: a moment in microseconds has fewer bits than a float8.
 		"NOW_MICROS", "(date_part('epoch', clock_timestamp()) * 1000000)::int8",
 	)
 	// sumOf is the checksum of a row; see (*row).sound.
-	sumOf = regexp.MustCompile(`SUM_OF\((\w+)\)`)
+	sumOf    = regexp.MustCompile(`SUM_OF\((\w+)\)`)
+	sumOfRow = regexp.MustCompile(`SUM_OF_ROW\(([^()]*)\)`)
 )
 
 // expand returns a statement for table.
@@ -96,9 +107,10 @@ func expand(name, table string) string {
 	if err != nil {
 		panic(err) // embedded
 	}
-	s := sumOf.ReplaceAllString(macros.Replace(string(text)),
-		"substr(sha256(record_send(ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
-			"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum))), 1, 8)")
+	s := macros.Replace(string(text))
+	s = sumOf.ReplaceAllString(s, "SUM_OF_ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
+		"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum)")
+	s = sumOfRow.ReplaceAllString(s, "substr(sha256(record_send(ROW($1))), 1, 8)")
 	_, base, qualified := strings.Cut(table, ".")
 	if !qualified {
 		base = table

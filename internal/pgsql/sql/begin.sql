@@ -16,78 +16,51 @@ DECLARE
 	r TABLE_NAME;
 	now int8;
 	was bytea;
+	kept bool;
+	mine bool;
 BEGIN
-	IF pg_is_in_recovery() THEN
-		RAISE EXCEPTION 'ibid: the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
-	END IF;
 	FOR try IN 1..20 LOOP
 		SELECT * INTO r FROM TABLE_NAME t WHERE t.key = a_key;
 		now := NOW_MICROS;
 		IF NOT FOUND THEN
-			r.key := a_key;
-			r.version := 1;
-			r.fence := now;
-			r.attempt := 1;
-			r.vanished := 0;
-			r.generation := 0;
-			r.due := now + a_window;
+			INSERT INTO TABLE_NAME AS t (CHECKED_COLUMNS, due, sum)
+			SELECT CHECKED_COLUMNS, now + a_window, SUM_OF(n)
+			FROM (SELECT NEW_RECORD) n
+			ON CONFLICT (key) DO NOTHING
+			RETURNING * INTO r;
 		ELSE
-			IF r.version <> 1 THEN
+			IF pg_is_in_recovery() THEN
+				RAISE EXCEPTION 'ibid: the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
+			END IF;
+			kept := r.gone > now;
+			IF r.version <> 1 OR kept AND (r.state = 2 OR r.state = 1 AND r.lease_end > now AND r.token <> a_token) THEN
+				r.due := now;
 				RETURN r;
 			END IF;
-			IF r.gone > now THEN
-				IF r.state = 2 OR r.state = 1 AND r.token <> a_token AND r.lease_end > now THEN
-					r.due := now;
-					RETURN r;
-				END IF;
-				IF r.state = 0 OR r.token <> a_token THEN
-					IF r.fingerprint <> a_fingerprint AND (r.state = 1 OR r.fingerprint <> '')
-						OR max_takeovers >= 0 AND r.vanished + r.state > max_takeovers
-						OR max_attempts > 0 AND r.attempt >= max_attempts
-					THEN
-						r.due := now;
-						RETURN r;
-					END IF;
-				END IF;
-			END IF;
-			IF r.sum <> SUM_OF(r) THEN
+			mine := kept AND r.state = 1 AND r.token = a_token; -- its first reply was lost
+			IF kept AND NOT mine AND (r.fingerprint <> a_fingerprint AND (r.state = 1 OR r.fingerprint <> '')
+				OR max_takeovers >= 0 AND r.vanished + r.state > max_takeovers
+				OR max_attempts > 0 AND r.attempt >= max_attempts)
+			OR r.sum <> SUM_OF(r) THEN
+				r.due := now;
 				RETURN r;
 			END IF;
 			was := r.sum;
-			r.due := least(r.due, now + a_window);
-			IF r.gone <= now THEN
-				r.attempt := 1;
-				r.vanished := 0;
-				r.generation := 0;
-				r.steps := NULL;
-			ELSIF r.state = 0 OR r.token <> a_token THEN
-				r.attempt := r.attempt + 1;
-				r.vanished := r.vanished + r.state; -- state 1 is lapsed here
-			END IF;
-			IF r.gone > now AND r.state = 1 AND r.token = a_token THEN -- its first reply was lost
-				a_fingerprint := r.fingerprint;
-				a_scope := r.scope;
-				a_label := r.label;
-			ELSE
-				r.fence := greatest(r.fence + 1, now);
-			END IF;
-			r.result := NULL;
-			r.result_sum := NULL;
-		END IF;
-		r.state := 1;
-		r.waited := false;
-		r.token := a_token;
-		r.fingerprint := a_fingerprint;
-		r.scope := a_scope;
-		r.label := a_label;
-		r.lease_end := now + a_lease;
-		r.window_end := r.lease_end + a_window;
-		r.gone := r.window_end;
-		r.sum := SUM_OF(r);
-		IF was IS NULL THEN
-			INSERT INTO TABLE_NAME VALUES (r.*) ON CONFLICT (key) DO NOTHING;
-		ELSE
-			UPDATE TABLE_NAME t SET ALL_COLUMNS WHERE t.key = a_key AND t.sum = was;
+			UPDATE TABLE_NAME t SET (CHECKED_COLUMNS, due, result, sum) = (
+				SELECT CHECKED_COLUMNS, least(r.due, now + a_window), NULL::bytea, SUM_OF(n)
+				FROM (SELECT a_key AS key, 1::int2 AS version, 1::int2 AS state, a_token AS token,
+					CASE WHEN mine THEN r.fence ELSE greatest(r.fence + 1, now) END AS fence,
+					CASE WHEN mine THEN r.attempt WHEN kept THEN r.attempt + 1 ELSE 1 END AS attempt,
+					CASE WHEN mine THEN r.vanished WHEN kept THEN r.vanished + r.state ELSE 0 END AS vanished, -- a held one is lapsed
+					CASE WHEN kept THEN r.generation ELSE 0 END AS generation,
+					CASE WHEN mine THEN r.fingerprint ELSE a_fingerprint END AS fingerprint,
+					CASE WHEN mine THEN r.scope ELSE a_scope END AS scope,
+					CASE WHEN mine THEN r.label ELSE a_label END AS label,
+					CASE WHEN kept THEN r.steps END AS steps,
+					now + a_lease AS lease_end, now + a_lease + a_window AS window_end,
+					now + a_lease + a_window AS gone, NULL::int4 AS result_sum) n
+			) WHERE t.key = a_key AND t.sum = was
+			RETURNING * INTO r;
 		END IF;
 		-- A lock that it waited for took from its lease: then it begins anew. The
 		-- token stands, so it counts no attempt.
@@ -95,8 +68,6 @@ BEGIN
 			r.due := now;
 			RETURN r;
 		END IF;
-		r := NULL;
-		was := NULL;
 	END LOOP;
 	RAISE EXCEPTION 'ibid: the record changes faster than it can be read' USING ERRCODE = 'serialization_failure';
 END $$;

@@ -5,7 +5,7 @@
 -- Growing room: rows are claimed first and completed later, on the same page
 -- where it has room, so that completing touches no index.
 CREATE TABLE IF NOT EXISTS TABLE_NAME (
-	key         bytea    NOT NULL PRIMARY KEY CHECK (octet_length(key) = 32),
+	key         bytea    NOT NULL PRIMARY KEY,
 	fence       int8     NOT NULL,
 	lease_end   int8     NOT NULL, -- of a held claim, else 0
 	window_end  int8     NOT NULL, -- of a completed record: its result is replayed until then
@@ -16,9 +16,9 @@ CREATE TABLE IF NOT EXISTS TABLE_NAME (
 	generation  int4     NOT NULL,
 	result_sum  int4,              -- CRC-32C of result, of a completed record
 	version     int2     NOT NULL, -- of this layout; a program changes no row of another
-	state       int2     NOT NULL CHECK (state IN (0, 1, 2)), -- released, held, completed
+	state       int2     NOT NULL, -- released, held, completed
 	waited      bool     NOT NULL DEFAULT false, -- someone listens for the end of this claim
-	token       bytea    NOT NULL CHECK (octet_length(token) = 16),
+	token       bytea    NOT NULL,
 	sum         bytea    NOT NULL, -- checksum of the record
 	fingerprint bytea    NOT NULL, -- empty for none
 	scope       bytea    NOT NULL,

@@ -22,55 +22,53 @@ BEGIN
 		IF r.version <> 1 OR was <> SUM_OF(r) THEN
 			RETURN 'damaged';
 		END IF;
-		IF r.gone <= now OR r.token <> a_token THEN
-			RETURN 'lost';
-		END IF;
-		IF r.state <> 1 AND verb <> 'forget' THEN
-			IF verb = 'complete' AND r.state = 2 AND r.window_end > now AND r.result = bytes THEN
+		IF r.gone <= now OR r.token <> a_token OR r.state <> 1 AND verb <> 'forget' THEN
+			IF verb = 'complete' AND r.state = 2 AND r.token = a_token AND r.gone > now AND r.window_end > now AND r.result = bytes THEN
 				RETURN 'done'; -- its first reply was lost
 			END IF;
 			RETURN 'lost';
 		END IF;
-		CASE verb
-		WHEN 'complete' THEN
-			r.state := 2;
-			r.result := bytes;
-			r.result_sum := bytes_sum;
-			r.lease_end := 0;
-			r.window_end := now + a_time;
-			r.gone := r.window_end + b_time;
-		WHEN 'extend' THEN -- the record outlives the new end of its lease by as much as the old one
-			r.gone := now + a_time + r.gone - r.lease_end;
-			r.window_end := r.gone;
-			r.lease_end := now + a_time;
-		WHEN 'release' THEN
-			r.state := 0;
-			r.lease_end := 0;
-			IF r.vanished = 0 AND coalesce(r.steps, '') = '' THEN
+		IF verb = 'complete' THEN
+			UPDATE TABLE_NAME t SET state = 2, lease_end = 0, window_end = now + a_time, gone = now + a_time + b_time,
+				due = least(r.due, now + a_time + b_time), result = bytes, result_sum = bytes_sum, sum = SUM_OF_ROW(COMPLETED_RECORD)
+			WHERE t.key = a_key AND t.sum = was
+			RETURNING waited INTO flagged;
+		ELSE
+			CASE verb
+			WHEN 'extend' THEN -- the record outlives the new end of its lease by as much as the old one
+				r.gone := now + a_time + r.gone - r.lease_end;
+				r.window_end := r.gone;
+				r.lease_end := now + a_time;
+			WHEN 'release' THEN
+				r.state := 0;
+				r.lease_end := 0;
+				IF r.vanished = 0 AND coalesce(r.steps, '') = '' THEN
+					r.fingerprint := '';
+				END IF;
+			WHEN 'checkpoint' THEN
+				r.steps := bytes;
+			WHEN 'forget' THEN -- what is left is a released record of the next generation
+				r.state := 0;
+				r.token := decode('00000000000000000000000000000000', 'hex');
+				r.attempt := 0;
+				r.vanished := 0;
+				r.generation := r.generation + 1;
 				r.fingerprint := '';
-			END IF;
-		WHEN 'checkpoint' THEN
-			r.steps := bytes;
-		WHEN 'forget' THEN -- what is left is a released record of the next generation
-			r.state := 0;
-			r.token := decode('00000000000000000000000000000000', 'hex');
-			r.attempt := 0;
-			r.vanished := 0;
-			r.generation := r.generation + 1;
-			r.fingerprint := '';
-			r.label := NULL;
-			r.steps := NULL;
-			r.result := NULL;
-			r.result_sum := NULL;
-			r.lease_end := 0;
-			r.window_end := now + a_time;
-			r.gone := r.window_end;
-		END CASE;
-		r.due := least(r.due, r.gone);
-		r.sum := SUM_OF(r);
-		UPDATE TABLE_NAME t SET ALL_COLUMNS WHERE t.key = a_key AND t.sum = was RETURNING waited INTO flagged;
+				r.label := NULL;
+				r.steps := NULL;
+				r.result := NULL;
+				r.result_sum := NULL;
+				r.lease_end := 0;
+				r.window_end := now + a_time;
+				r.gone := r.window_end;
+			END CASE;
+			UPDATE TABLE_NAME t SET (CHECKED_COLUMNS, due, result, sum) = (
+				SELECT CHECKED_COLUMNS, least(r.due, r.gone), r.result, SUM_OF(n) FROM (SELECT CHECKED_OF_R) n
+			) WHERE t.key = a_key AND t.sum = was
+			RETURNING waited INTO flagged;
+		END IF;
 		IF FOUND THEN
-			IF flagged AND (r.state <> 1 OR verb = 'extend' AND a_time = 0) THEN
+			IF flagged AND (verb IN ('complete', 'release', 'forget') OR verb = 'extend' AND a_time = 0) THEN
 				PERFORM pg_notify('CHANNEL', encode(a_key, 'hex'));
 			END IF;
 			RETURN 'done';

@@ -97,6 +97,10 @@ func (e *Engine) Check(policy *Policy) error {
 	return err
 }
 
+// Policy returns policy as the engine applies it, with the engine's own in
+// place of its zero fields, and the error of Check.
+func (e *Engine) Policy(policy *Policy) (Policy, error) { return e.policy(policy) }
+
 func (e *Engine) policy(p *Policy) (Policy, error) {
 	if p == nil {
 		return e.opts.Policy, nil

@@ -27,6 +27,10 @@ var (
 	// owner still completes, or the key is resolved (Engine.Resolve).
 	ErrUnknown = errors.New("ibid: outcome unknown")
 
+	// ErrDuplicate reports that a mark was made by an earlier transaction
+	// (Engine.Marked). The caller writes nothing, and counts the message as done.
+	ErrDuplicate = errors.New("ibid: duplicate")
+
 	// ErrExpired reports that the key was completed, that its result is no
 	// longer kept, and that it is still remembered. Nothing ran. The caller
 	// looks the outcome up elsewhere, or begins a new operation under a new key.

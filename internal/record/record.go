@@ -152,6 +152,15 @@ func (r *Record) Complete(token ibid.Token, result []byte, keep ibid.Keep, now i
 	return true, nil
 }
 
+// Mark is Begin and Complete in one, and reports whether it changed r. It was
+// granted exactly when it changed r.
+func (r *Record) Mark(m ibid.Mark, now int64) (changed bool, err error) {
+	if !r.Begin(m.Claim, now) {
+		return false, nil
+	}
+	return r.Complete(m.Claim.Token, m.Result, m.Keep, now)
+}
+
 // Release frees the claim of token, and reports whether it changed r.
 func (r *Record) Release(token ibid.Token, now int64) (changed bool) {
 	if !r.heldBy(token, now) {

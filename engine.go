@@ -90,6 +90,9 @@ func New(ctx context.Context, store Store, opts *Options) (*Engine, error) {
 	return e, nil
 }
 
+// Store returns the store that New was given.
+func (e *Engine) Store() Store { return e.store }
+
 // Check returns the error that Do would return for what is wrong with policy,
 // taken together with the engine's own: adapters call it when they are made.
 func (e *Engine) Check(policy *Policy) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -18,7 +19,7 @@ import (
 // together are committed together. Reads, and with them replays, have
 // connections of their own: they write nothing and wait for no writer.
 //
-// It is also an ibid.Sweeper, ibid.Inspector, ibid.Checkpointer,
+// It is also an ibid.TxStore, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer,
 // ibid.Notifier (within this process) and ibid.Describer.
 type SQLite struct {
 	db      *sql.DB
@@ -27,6 +28,7 @@ type SQLite struct {
 	queue   queue
 	writer  *writer      // nil until the next write opens it; only the leader touches it
 	readers chan *reader // as many as Options.Readers, idle ones
+	held    atomic.Pointer[ibid.Digest] // the key that a transaction of BeginTx holds
 	closed  chan struct{}
 	once    sync.Once
 	watch   watchers

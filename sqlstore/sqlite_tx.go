@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ibid-go/ibid"
+	"github.com/ibid-go/ibid/internal/record"
 )
 
 // CompleteTx records what ibid.Prepare made, as part of tx, a transaction of the
@@ -23,11 +24,27 @@ import (
 // other claims included: call it last. A transaction that has read before must have begun
 // as IMMEDIATE, or a writer that came between is in its way.
 func (s *SQLite) CompleteTx(ctx context.Context, tx *sql.Tx, c ibid.Completion) error {
+	return s.changeTx(ctx, tx, c.Key, func(r *record.Record, now int64) (bool, error) {
+		return r.Complete(c.Token, c.Result, c.Keep, now)
+	})
+}
+
+// CheckpointTx keeps what ibid.PrepareSteps made, as part of tx: the step state
+// is kept if tx commits, together with what else tx wrote. Everything said of
+// CompleteTx holds here too.
+func (s *SQLite) CheckpointTx(ctx context.Context, tx *sql.Tx, c ibid.Checkpoint) error {
+	return s.changeTx(ctx, tx, c.Key, func(r *record.Record, now int64) (bool, error) {
+		return true, r.Checkpoint(c.Token, c.Steps, now)
+	})
+}
+
+// changeTx applies change to the record at key, in the caller's transaction.
+func (s *SQLite) changeTx(ctx context.Context, tx *sql.Tx, key ibid.Digest, change func(*record.Record, int64) (bool, error)) error {
 	if err := s.checkSync(ctx, tx); err != nil {
 		return err
 	}
 	// The first statement writes, so that the record is read under the lock.
-	res, err := tx.ExecContext(ctx, s.queries.lock, c.Key[:])
+	res, err := tx.ExecContext(ctx, s.queries.lock, key[:])
 	if err != nil {
 		if isBusy(err) {
 			err = fmt.Errorf("another connection holds the write lock, or wrote since the transaction read: begin it as IMMEDIATE, with a busy timeout: %w", err)
@@ -38,18 +55,18 @@ func (s *SQLite) CompleteTx(ctx context.Context, tx *sql.Tx, c ibid.Completion) 
 		return orLost(err)
 	}
 	var raw []byte
-	if err := tx.QueryRowContext(ctx, s.queries.get, c.Key[:]).Scan(&raw); err != nil {
+	if err := tx.QueryRowContext(ctx, s.queries.get, key[:]).Scan(&raw); err != nil {
 		return explain(err)
 	}
-	r, err := decode(c.Key, raw)
+	r, err := decode(key, raw)
 	if err != nil {
 		return err
 	}
-	changed, err := r.Complete(c.Token, c.Result, c.Keep, clock())
+	changed, err := change(&r, clock())
 	if err != nil || !changed {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, s.queries.update, r.Gone, r.Scope[:], r.Append(nil, c.Key), c.Key[:])
+	_, err = tx.ExecContext(ctx, s.queries.update, r.Gone, r.Scope[:], r.Append(nil, key), key[:])
 	return explain(err)
 }
 

@@ -98,14 +98,8 @@ func (x *exchange) prepare() (p problem, guarded bool) {
 	var from source
 	var err error
 	if !m.o.Key.needsBody() {
-		if key, from, err = m.o.Key.read(r, nil); err != nil || key == "" {
-			return m.noKey(err), false
-		}
-		if p := m.checkKey(key); p.status != 0 {
+		if key, from, p, guarded = x.readKey(nil); !guarded {
 			return p, false
-		}
-		if x.call.Key.Scope = m.scope(r); x.call.Key.Scope == "" {
-			return m.noScope(), false
 		}
 	}
 	if x.body, err = readBody(x.body[:0], r, m.o.MaxBody); err != nil {
@@ -113,14 +107,8 @@ func (x *exchange) prepare() (p problem, guarded bool) {
 	}
 	x.bodyRead = true
 	if m.o.Key.needsBody() {
-		if key, from, err = m.o.Key.read(r, x.body); err != nil || key == "" {
-			return m.noKey(err), false
-		}
-		if p := m.checkKey(key); p.status != 0 {
+		if key, from, p, guarded = x.readKey(x.body); !guarded {
 			return p, false
-		}
-		if x.call.Key.Scope = m.scope(r); x.call.Key.Scope == "" {
-			return m.noScope(), false
 		}
 	}
 	path := pathOf(r)
@@ -132,6 +120,23 @@ func (x *exchange) prepare() (p problem, guarded bool) {
 	x.parts[0], x.parts[1] = x.scratch, rest
 	x.call.Fingerprint = m.engine.Fingerprint(x.parts[:]...)
 	return problem{}, true
+}
+
+// readKey returns the key and where it was found, and sets the scope. Without
+// them the request is not guarded: p is the problem, unless it needs none.
+func (x *exchange) readKey(body []byte) (key string, from source, p problem, guarded bool) {
+	m := x.m
+	key, from, err := m.o.Key.read(x.r, body)
+	if err != nil || key == "" {
+		return "", from, m.noKey(err), false
+	}
+	if err := m.o.checkKey(key); err != nil {
+		return "", from, m.noKey(err), false
+	}
+	if x.call.Key.Scope = m.scope(x.r); x.call.Key.Scope == "" {
+		return "", from, m.noScope(), false
+	}
+	return key, from, problem{}, true
 }
 
 // identify sets the key and the label of the call: one string holds both.
@@ -181,13 +186,6 @@ func unescapePath(path, otherwise string) string {
 		return p
 	}
 	return otherwise
-}
-
-func (m *middleware) checkKey(key string) problem {
-	if err := m.o.checkKey(key); err != nil {
-		return problem{typ: TypeKeyMalformed, title: "Key malformed", status: http.StatusBadRequest, detail: sentence(err)}
-	}
-	return problem{}
 }
 
 // noKey is the answer to a request whose key is malformed or missing; no problem if

@@ -25,10 +25,10 @@ func (c conn) Run(ctx context.Context, s *protocol.Script, text bool, key string
 	if text {
 		words = append(words, "eval", s.Text, 1, key)
 	} else {
-		words = append(words, "evalsha", s.SHA1, 1, key)
+		words = append(words, "evalsha", &s.SHA1, 1, key)
 	}
-	for _, a := range args {
-		words = append(words, a)
+	for i := range args {
+		words = append(words, &args[i]) // a string would be copied
 	}
 	answer, err := c.client.Do(ctx, words...).Result()
 	if err != nil {

@@ -209,6 +209,10 @@ func TestAllocations(t *testing.T) {
 	for _, lib := range libraries {
 		s := lib.open(t, "", server.Addr)
 		ctx := context.Background()
+		first := 40.0
+		if lib.name == "go-redis" {
+			first += 10 // it allocates twenty times to find that nil is worth no repetition
+		}
 		k, c := newKey(), newClaim()
 		mustOwn(t, s, k, c)
 		complete(t, s, k, c, benchResult)
@@ -217,7 +221,7 @@ func TestAllocations(t *testing.T) {
 			most float64
 			op   func()
 		}{
-			{"a first run", 40, func() {
+			{"a first run", first, func() {
 				k, c := newKey(), newClaim()
 				s.Begin(ctx, k, c)
 				s.Complete(ctx, k, c.Token, []byte(benchResult), benchKeep)

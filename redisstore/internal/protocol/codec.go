@@ -26,8 +26,8 @@ import (
 //
 // Scripts take the parts apart at fixed places, compare them, and put them
 // together anew; they cannot compute a checksum. So each part has its own, made
-// by the client that wrote it, a CRC-32C that begins with the key and the kind
-// of the part. The byte waited is a hint, and has none.
+// by the client that wrote it: a CRC-32C of the key and the part. The byte waited
+// is a hint, and has none.
 //
 // The key's expiry is when nothing is kept any more. Everything else that has
 // an end is told from it by after: whoever moves the expiry moves the lease.
@@ -49,11 +49,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// checksum is that of key and b, told apart by the kind of part that b is.
 func checksum(key *ibid.Digest, kind byte, b []byte) uint32 {
-	var first [33]byte
-	copy(first[:], key[:])
-	first[32] = kind
-	return crc32.Update(crc32.Checksum(first[:], castagnoli), castagnoli, b)
+	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, b) ^ uint32(kind)
 }
 
 // value is a record as it was read.

@@ -49,7 +49,11 @@ func New(conn Conn, opts *Options) (*Store, error) {
 	return &Store{conn: conn, prefix: prefix, channel: prefix + "wake", clock: newClock()}, nil
 }
 
-func (s *Store) key(key *ibid.Digest) string { return s.prefix + "{" + string(key[:]) + "}" }
+func (s *Store) key(key *ibid.Digest) string {
+	b := make([]byte, 0, len(s.prefix)+1+len(key)+1)
+	b = append(append(b, s.prefix...), '{')
+	return text(append(append(b, key[:]...), '}'))
+}
 
 // What PTTL says of a key that is not there, and of one without an expiry.
 const (

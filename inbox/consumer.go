@@ -170,3 +170,10 @@ func or[T comparable](field *T, value T) {
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: inbox: %w", ibid.ErrInvalid, fmt.Errorf(format, args...))
 }
+
+// KeepsDeadLetters reports whether Options.DeadLetter is set: adapters of brokers
+// that keep no rejected message require it.
+func (c *Consumer) KeepsDeadLetters() bool { return c.opts.DeadLetter != nil }
+
+// AckTimeout returns Options.AckTimeout.
+func (c *Consumer) AckTimeout() time.Duration { return c.opts.AckTimeout }

@@ -21,7 +21,12 @@ type bounded struct {
 
 // bound returns parent, ended after d at the latest. The caller calls end.
 func bound(parent context.Context, d time.Duration) *bounded {
-	deadline := time.Now().Add(d)
+	return boundFrom(time.Now(), parent, d)
+}
+
+// boundFrom is bound for a caller that has just looked at the clock.
+func boundFrom(now time.Time, parent context.Context, d time.Duration) *bounded {
+	deadline := now.Add(d)
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(deadline) {
 		deadline = earlier
 	}

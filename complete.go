@@ -22,15 +22,16 @@ type ending struct {
 }
 
 // record records how the work of a ended, and returns it as the caller gets it.
-func (e *Engine) record(a *attempt, o ending, took time.Duration) ([]byte, Outcome, error) {
+func (e *Engine) record(a *attempt, o ending, began time.Time) ([]byte, Outcome, error) {
 	if p := a.preparation(); p != nil && o.kind == kindValue {
 		o.payload, o.sealed = p.payload, p.sealed
 	} else {
 		o.sealed = e.sealer.seal(a.Key, o.kind, o.payload)
 	}
 	ev := a.event(EventCompleted)
-	ev.Size, ev.Took = len(o.payload), took
-	err := e.completeInTime(a, &o)
+	now := time.Now()
+	ev.Size, ev.Took = len(o.payload), now.Sub(began)
+	err := e.completeInTime(a, &o, now)
 	switch {
 	case err == nil:
 		return e.completed(a, o, ev)
@@ -77,13 +78,18 @@ func (e *Engine) complete(a *attempt, o *ending, limit time.Duration) error {
 
 // completeInTime repeats complete until it is acknowledged, the claim is lost,
 // or AnswerTimeout is over.
-func (e *Engine) completeInTime(a *attempt, o *ending) error {
-	end := time.Now().Add(e.opts.AnswerTimeout)
+func (e *Engine) completeInTime(a *attempt, o *ending, began time.Time) error {
+	err := e.complete(a, o, e.opts.AnswerTimeout)
+	if err == nil || errors.Is(err, ErrClaimLost) {
+		return err
+	}
+	return e.completeAgain(a, o, began, err)
+}
+
+// completeAgain repeats what failed with err at first.
+func (e *Engine) completeAgain(a *attempt, o *ending, began time.Time, err error) error {
+	end := began.Add(e.opts.AnswerTimeout)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := e.complete(a, o, time.Until(end))
-		if err == nil || errors.Is(err, ErrClaimLost) {
-			return err
-		}
 		ev := a.event(EventStoreError)
 		ev.Verb, ev.Err = "complete", err
 		e.emit(a, ev)
@@ -92,6 +98,9 @@ func (e *Engine) completeInTime(a *attempt, o *ending) error {
 			return err
 		}
 		time.Sleep(next)
+		if err = e.complete(a, o, time.Until(end)); err == nil || errors.Is(err, ErrClaimLost) {
+			return err
+		}
 	}
 }
 

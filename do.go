@@ -86,10 +86,10 @@ func (e *Engine) Digest(key Key) Digest {
 // has run under it.
 func (e *Engine) begin(ctx context.Context, op *operation) (*attempt, Record, error) {
 	claim := e.claim(op)
-	limit := bound(ctx, e.opts.StoreTimeout)
+	asked := time.Now()
+	limit := boundFrom(asked, ctx, e.opts.StoreTimeout)
 	defer limit.end()
 	for try := 1; ; try++ {
-		asked := time.Now()
 		rec, err := e.store.Begin(limit, op.digest, claim)
 		if err == nil {
 			if rec.OwnedBy(claim.Token) {
@@ -108,6 +108,7 @@ func (e *Engine) begin(ctx context.Context, op *operation) (*attempt, Record, er
 			}
 			return nil, Record{}, &StoreError{Verb: "begin", Err: err}
 		}
+		asked = time.Now()
 	}
 }
 
@@ -128,7 +129,7 @@ func (e *Engine) newAttempt(ctx context.Context, op *operation, rec Record, aske
 			Number: rec.Attempt, Vanished: rec.Vanished,
 		},
 		op: *op, engine: e, generation: rec.Generation, steps: rec.Steps, claimedAt: asked,
-		parent: ctx, detached: op.policy.Detach, deadline: time.Now().Add(op.policy.MaxRun),
+		parent: ctx, detached: op.policy.Detach, deadline: asked.Add(op.policy.MaxRun),
 	}
 	kind := EventClaimed
 	if rec.Vanished > 0 {

@@ -28,7 +28,7 @@ func (e *Engine) run(a *attempt, work Work) (data []byte, out Outcome, err error
 	data, err = a.work(work)
 	returned = true
 	a.stopRenewing()
-	return e.settle(a, data, err, time.Since(began))
+	return e.settle(a, data, err, began)
 }
 
 var (
@@ -67,18 +67,18 @@ func (a *attempt) work(work Work) ([]byte, error) {
 }
 
 // settle records, releases or gives up, as the work ended.
-func (e *Engine) settle(a *attempt, data []byte, err error, took time.Duration) ([]byte, Outcome, error) {
+func (e *Engine) settle(a *attempt, data []byte, err error, began time.Time) ([]byte, Outcome, error) {
 	if err == nil {
-		return e.record(a, ending{kind: kindValue, payload: data}, took)
+		return e.record(a, ending{kind: kindValue, payload: data}, began)
 	}
 	out := a.outcome()
 	var final *FinalError
 	var notKept *notKeptError
 	switch {
 	case errors.As(err, &final):
-		return e.record(a, ending{kind: kindFinal, payload: []byte(final.Message), live: final}, took)
+		return e.record(a, ending{kind: kindFinal, payload: []byte(final.Message), live: final}, began)
 	case errors.As(err, &notKept):
-		return e.record(a, ending{kind: kindNotKept, live: err}, took)
+		return e.record(a, ending{kind: kindNotKept, live: err}, began)
 	case a.vanished(err):
 		e.giveUp(a, err)
 		if data, out, err, ok := e.committed(a); ok {

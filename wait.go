@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,8 @@ import (
 type flights struct {
 	mu      sync.Mutex
 	m       map[flightKey]*flight
-	waiting int // calls that do not lead
+	waiting int         // calls that do not lead
+	some    atomic.Bool // false: m is empty
 }
 
 type flightKey struct {
@@ -200,6 +202,7 @@ func (fs *flights) join(op *operation, maxWaiting int) (*flight, bool) {
 		f = &flight{lead: make(chan struct{}, 1), poked: make(chan struct{}, 1), done: make(chan struct{})}
 		f.lead <- struct{}{}
 		fs.m[k] = f
+		fs.some.Store(true)
 	case fs.waiting >= maxWaiting:
 		return nil, false
 	}
@@ -215,8 +218,13 @@ func (fs *flights) leave(op *operation, f *flight) {
 	f.calls--
 	k := flightKey{op.digest, op.fingerprint}
 	if f.calls == 0 && fs.m[k] == f {
-		delete(fs.m, k)
+		fs.remove(k)
 	}
+}
+
+func (fs *flights) remove(k flightKey) {
+	delete(fs.m, k)
+	fs.some.Store(len(fs.m) > 0)
 }
 
 // count moves a call between those that wait and the one that leads.
@@ -229,7 +237,7 @@ func (fs *flights) count(n int) {
 // publish gives a record that stays as it is to everyone in the flight of its
 // fingerprint, and closes the flight to others.
 func (fs *flights) publish(key Digest, rec Record) {
-	if rec.State != Completed && rec.State != Expired {
+	if rec.State != Completed && rec.State != Expired || !fs.some.Load() {
 		return
 	}
 	fs.mu.Lock()
@@ -238,12 +246,15 @@ func (fs *flights) publish(key Digest, rec Record) {
 	if f := fs.m[k]; f != nil {
 		f.rec = rec
 		close(f.done)
-		delete(fs.m, k)
+		fs.remove(k)
 	}
 }
 
 // poke wakes the leader of a flight: an attempt of this process has ended.
 func (fs *flights) poke(key Digest, fingerprint Fingerprint) {
+	if !fs.some.Load() {
+		return
+	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f := fs.m[flightKey{key, fingerprint}]; f != nil {

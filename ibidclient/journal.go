@@ -10,8 +10,9 @@ import (
 
 // Journal keeps the key of every operation from before the first byte is sent
 // until its answer was handed over, so that a process that dies in between can
-// ask again under the same key. It is safe for concurrent use. FileJournal and
-// StoreJournal are journals.
+// ask again under the same key. The answer is handed over when its body is closed:
+// who must not lose it keeps it first, and closes then. A journal is safe for
+// concurrent use. FileJournal and StoreJournal are journals.
 type Journal interface {
 	// Keep keeps e, durably, before anything is sent. When the key is kept
 	// already, it changes nothing and returns what is kept, and true. After an error

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -165,5 +166,43 @@ func TestNoConnection(t *testing.T) {
 		if e := failure(t, resp, err); e.Outcome != ibidclient.NotExecuted || e.Attempts != 0 || e.Key == "" {
 			t.Error(e)
 		}
+	}
+}
+
+// TestHTTP2: the same over HTTP/2, where attempts share a connection.
+func TestHTTP2(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := make(map[string]int) // key → requests
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Header.Get("Idempotency-Key")
+		switch seen[key]++; {
+		case r.ProtoMajor != 2:
+			w.WriteHeader(http.StatusHTTPVersionNotSupported)
+		case seen[key] == 1:
+			panic(http.ErrAbortHandler) // the stream is reset
+		case seen[key] == 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			w.Write(body)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	c := client(server.Client().Transport, &ibidclient.Options{BaseDelay: time.Millisecond})
+	for _, body := range []string{"body", ""} {
+		resp, err := c.Post(server.URL, "text/plain", strings.NewReader(body))
+		if got := read(t, resp, err); got != body || ibidclient.AttemptsOf(resp) != 3 {
+			t.Errorf("%d %q after %d attempts", resp.StatusCode, got, ibidclient.AttemptsOf(resp))
+		}
+		mu.Lock()
+		if n := seen[ibidclient.KeyOf(resp)]; n != 3 {
+			t.Errorf("the server saw %d requests of the key", n)
+		}
+		mu.Unlock()
 	}
 }

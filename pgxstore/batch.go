@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,6 +26,10 @@ import (
 // asked again by its own caller, alone: an error of one is never another's. That
 // is harmless where the batch was applied and the reply lost, since a token
 // recognises its own work.
+
+// patience is how long a call waits to be carried. Then it leads, beside those
+// that are under way: they may wait for locks that others keep.
+const patience = 100 * time.Millisecond
 
 // batchedResult is the largest result that travels with others.
 const batchedResult = 64 << 10
@@ -104,25 +109,45 @@ func small(c *pgsql.Call) bool {
 
 // await returns what r is told, or ctx's error.
 func (b *batches) await(ctx context.Context, r *request) (signal, error) {
-	select {
-	case got := <-r.wake:
-		return got, nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i := slices.Index(b.waiting, r); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case got := <-r.wake:
+			return got, nil
+		case <-timer.C:
+			if b.leave(r) {
+				b.mu.Lock()
+				b.running++
+				b.mu.Unlock()
+				return lead, nil
+			}
+			continue // it has been told, or is being carried
+		case <-ctx.Done():
+		}
+		if b.leave(r) {
+			return 0, ctx.Err()
+		}
+		select {
+		case got := <-r.wake:
+			if got == lead {
+				b.handOn()
+			}
+		default: // under way; nobody reads its answer
+		}
 		return 0, ctx.Err()
 	}
-	select {
-	case got := <-r.wake:
-		if got == lead {
-			b.handOn()
-		}
-	default: // under way; nobody reads its answer
+}
+
+// leave takes r out of those that wait, if it is still among them.
+func (b *batches) leave(r *request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, r)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
-	return 0, ctx.Err()
+	return i >= 0
 }
 
 // lead carries own and those that wait by now, tells them, and hands on.
@@ -134,8 +159,6 @@ func (s *Store) lead(ctx context.Context, own *request) (told signal) {
 		for _, r := range calls[1:] {
 			r.wake <- told
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.handOn()
 	}()
 	if len(calls) == 1 {
@@ -165,9 +188,11 @@ func (b *batches) take(own *request) []*request {
 	return taken
 }
 
-// handOn lets the oldest that waits lead. The caller holds mu.
+// handOn lets the oldest that waits lead.
 func (b *batches) handOn() {
-	if len(b.waiting) == 0 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 || b.running > b.from {
 		b.running--
 		return
 	}

@@ -145,14 +145,15 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 //	err = tx.Commit(ctx)
 //
 // After any error tx must be rolled back; ErrClaimLost reports that the claim
-// no longer stands. A Commit that returns pgx.ErrTxCommitRollback kept nothing.
+// no longer stands, or that the key was completed before: so a transaction that is run again, because
+// its first COMMIT had no answer, does not make its writes twice. A Commit that returns pgx.ErrTxCommitRollback kept nothing.
 // From CompleteTx until its end, tx makes those wait who would take the same
 // key over: call it last.
 func (s *Store) CompleteTx(ctx context.Context, tx pgx.Tx, c ibid.Completion) error {
 	if len(c.Result) > pgsql.MaxResult {
 		return ibid.ErrTooLarge
 	}
-	return pgsql.AskIn(ctx, driver{tx}, s.queries.Complete(c.Key, c.Token, c.Result, c.Keep))
+	return pgsql.AskIn(ctx, driver{tx}, s.queries.CompleteTx(c))
 }
 
 // Extend implements ibid.Store.

@@ -454,8 +454,10 @@ func TestStandbyIsRefused(t *testing.T) {
 	_, look := s.Look(t.Context(), k)
 	_, list := s.List(t.Context(), ibid.Filter{}, ibid.Digest{}, 10)
 	_, again := pgxstore.New(t.Context(), pool, &pgxstore.Options{Table: table})
-	for what, err := range map[string]error{"Begin of a recorded key": begin, "Look": look, "List": list, "New": again,
-		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour)} {
+	for what, err := range map[string]error{
+		"Begin of a recorded key": begin, "Look": look, "List": list, "New": again,
+		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "standby") {
 			t.Errorf("%s: %v", what, err)
 		}

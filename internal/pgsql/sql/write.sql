@@ -1,5 +1,6 @@
 -- Write is every other verb that changes a record, and each stands or falls
--- with the token. It returns 'done', 'lost' or 'damaged'.
+-- with the token. It returns 'done', 'lost' or 'damaged', or 'same' where the
+-- result had been recorded under the token before.
 --
 -- The end of a claim is announced only if somebody flagged it: announcements
 -- are made one commit after another across the whole database.
@@ -30,7 +31,7 @@ BEGIN
 				-- Its first reply was lost. A lock is enough of a change for this commit to
 				-- wait for the standbys, as the first one may not have done.
 				PERFORM 1 FROM TABLE_NAME t WHERE t.key = a_key FOR UPDATE;
-				RETURN 'done';
+				RETURN 'same';
 			END IF;
 			RETURN 'lost';
 		END IF;

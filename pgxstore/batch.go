@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,29 +15,28 @@ import (
 	"github.com/ibid-go/ibid/internal/pgsql"
 )
 
-// Sharing, as a policy: while few claims and completions are under way, each goes its own
-// way, and pays nothing for the others. Beyond that a call leads:
-// it carries those that wait in one round trip and one commit, or, while enough
-// batches are under way, waits to be carried. A call that led hands on to the oldest that
-// waits, so that no goroutine is needed, and no caller works for others without end.
+// Sharing, as a policy: a few claims and completions at a time go their own way,
+// and pay nothing for the others. While as many are under way as Options.BatchFrom, further
+// ones wait; the first of these to end hands on to the one that waits
+// longest, which carries all that wait by then in one round trip and one
+// commit. So no goroutine is needed, no caller works for others twice, and the busier the
+// store is, the more share a commit.
 //
 // A batch succeeds as a whole. When it does not, each of its calls is
 // asked again by its own caller, alone: an error of one is never another's. That
 // is harmless where the batch was applied and the reply lost, since a token
 // recognises its own work.
 
-const (
-	// batchesAtOnce is how many batches are under way: one is read by the
-	// server while the other is written by the client.
-	batchesAtOnce = 2
-	// batchedResult is the largest result that travels with others.
-	batchedResult = 64 << 10
-)
+// patience is how long a call waits to be carried. Then it leads, beside those
+// that are under way: they may wait for locks that others keep.
+const patience = 100 * time.Millisecond
+
+// batchedResult is the largest result that travels with others.
+const batchedResult = 64 << 10
 
 type batches struct {
-	from, most int
+	from, most int // see Options; from is more than 0, or none are shared
 	mu         sync.Mutex
-	active     int        // calls under way, in batches or not
 	running    int        // calls that lead, or have been told to
 	waiting    []*request // oldest first
 }
@@ -60,48 +60,42 @@ const (
 
 // write asks c, which writes at key, alone or with others.
 func (s *Store) write(ctx context.Context, key ibid.Digest, c *pgsql.Call) error {
-	r := s.batches.enter(key, c)
-	defer s.batches.exit()
-	if r == nil {
-		return pgsql.Ask(ctx, driver{s.pool}, c)
-	}
-	signal, err := s.batches.await(ctx, r)
-	if err != nil {
-		return err
-	}
-	if signal == lead {
-		signal = s.lead(ctx, r)
-	}
-	if signal == answered {
-		if again, err := c.Done(r.err); !again {
+	if s.batches.from > 0 && small(c) {
+		r := &request{key: key, call: c}
+		told, err := s.batches.enter(ctx, r)
+		if err != nil {
 			return err
+		}
+		if told == lead {
+			told = s.lead(ctx, r)
+		}
+		if told == answered {
+			if again, err := c.Done(r.err); !again {
+				return err
+			}
 		}
 	}
 	return pgsql.Ask(ctx, driver{s.pool}, c)
 }
 
-// enter counts a call in, and returns a request for it if it should be shared.
-func (b *batches) enter(key ibid.Digest, c *pgsql.Call) *request {
+// enter returns what r is told to do, or ctx's error.
+func (b *batches) enter(ctx context.Context, r *request) (signal, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.active++
-	if b.from < 0 || b.active <= b.from || b.most < 2 || !small(c) {
-		return nil
+	if b.running < b.from {
+		b.running++
+		b.mu.Unlock()
+		return lead, nil
 	}
-	r := &request{key: key, call: c, wake: make(chan signal, 1)}
-	for i, a := range c.Args {
+	for i, a := range r.call.Args {
 		if p, ok := a.([]byte); ok && p != nil {
 			// The caller may leave, and use its bytes again, while they are sent.
-			c.Args[i] = append(make([]byte, 0, len(p)), p...)
+			r.call.Args[i] = append(make([]byte, 0, len(p)), p...)
 		}
 	}
-	if b.running < batchesAtOnce {
-		b.running++
-		r.wake <- lead
-	} else {
-		b.waiting = append(b.waiting, r)
-	}
-	return r
+	r.wake = make(chan signal, 1)
+	b.waiting = append(b.waiting, r)
+	b.mu.Unlock()
+	return b.await(ctx, r)
 }
 
 func small(c *pgsql.Call) bool {
@@ -113,33 +107,47 @@ func small(c *pgsql.Call) bool {
 	return true
 }
 
-func (b *batches) exit() {
-	b.mu.Lock()
-	b.active--
-	b.mu.Unlock()
-}
-
 // await returns what r is told, or ctx's error.
 func (b *batches) await(ctx context.Context, r *request) (signal, error) {
-	select {
-	case got := <-r.wake:
-		return got, nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i := slices.Index(b.waiting, r); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case got := <-r.wake:
+			return got, nil
+		case <-timer.C:
+			if b.leave(r) {
+				b.mu.Lock()
+				b.running++
+				b.mu.Unlock()
+				return lead, nil
+			}
+			continue // it has been told, or is being carried
+		case <-ctx.Done():
+		}
+		if b.leave(r) {
+			return 0, ctx.Err()
+		}
+		select {
+		case got := <-r.wake:
+			if got == lead {
+				b.handOn()
+			}
+		default: // under way; nobody reads its answer
+		}
 		return 0, ctx.Err()
 	}
-	select {
-	case got := <-r.wake:
-		if got == lead {
-			b.handOn()
-		}
-	default: // under way; nobody reads its answer
+}
+
+// leave takes r out of those that wait, if it is still among them.
+func (b *batches) leave(r *request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, r)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
-	return 0, ctx.Err()
+	return i >= 0
 }
 
 // lead carries own and those that wait by now, tells them, and hands on.
@@ -151,8 +159,6 @@ func (s *Store) lead(ctx context.Context, own *request) (told signal) {
 		for _, r := range calls[1:] {
 			r.wake <- told
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.handOn()
 	}()
 	if len(calls) == 1 {
@@ -182,9 +188,11 @@ func (b *batches) take(own *request) []*request {
 	return taken
 }
 
-// handOn lets the oldest that waits lead. The caller holds mu.
+// handOn lets the oldest that waits lead.
 func (b *batches) handOn() {
-	if len(b.waiting) == 0 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 || b.running > b.from {
 		b.running--
 		return
 	}

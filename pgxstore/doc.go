@@ -24,8 +24,8 @@
 //   - Any number of processes share a table. Leases and windows are judged by the
 //     server's clock, read when the statement runs and not when a transaction
 //     began.
-//   - Claims and completions that come together, from 32 on, share a round trip
-//     and a commit. An error of one is never another's.
+//   - Claims and completions that come while others are under way share a round
+//     trip and a commit. An error of one is never another's.
 //   - A row that was changed by anything but this package is ibid.ErrDamaged: it is
 //     never replayed, never claimed and never swept.
 //   - A standby is refused: it may lag, and work would run again that it has not

@@ -22,9 +22,10 @@ type Options struct {
 	// NoMigrate lets New fail, instead of making the table, where it does not
 	// exist. See Schema and Migrate.
 	NoMigrate bool
-	// BatchFrom is how many claims and completions must be under way in this
-	// process for further ones to share a round trip and a commit. Below it each has its
-	// own, which is faster there. Default 32; negative shares none.
+	// BatchFrom is how many claims and completions of this process go their own
+	// way at the same time. While as many are under way, further ones wait for one of
+	// them to end, and then share a round trip and a commit. Default 4;
+	// negative shares none.
 	BatchFrom int
 	// MaxBatch is how many of them one commit may carry. Default 128; negative is 1.
 	MaxBatch int
@@ -72,7 +73,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 	s := &Store{pool: pool, queries: q}
 	s.batches.from, s.batches.most = o.BatchFrom, max(o.MaxBatch, 1)
 	if o.BatchFrom == 0 {
-		s.batches.from = 32
+		s.batches.from = 4
 	}
 	if o.MaxBatch == 0 {
 		s.batches.most = 128
@@ -144,14 +145,15 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 //	err = tx.Commit(ctx)
 //
 // After any error tx must be rolled back; ErrClaimLost reports that the claim
-// no longer stands. A Commit that returns pgx.ErrTxCommitRollback kept nothing.
+// no longer stands, or that the key was completed before: so a transaction that is run again, because
+// its first COMMIT had no answer, does not make its writes twice. A Commit that returns pgx.ErrTxCommitRollback kept nothing.
 // From CompleteTx until its end, tx makes those wait who would take the same
 // key over: call it last.
 func (s *Store) CompleteTx(ctx context.Context, tx pgx.Tx, c ibid.Completion) error {
 	if len(c.Result) > pgsql.MaxResult {
 		return ibid.ErrTooLarge
 	}
-	return pgsql.AskIn(ctx, driver{tx}, s.queries.Complete(c.Key, c.Token, c.Result, c.Keep))
+	return pgsql.AskIn(ctx, driver{tx}, s.queries.CompleteTx(c))
 }
 
 // Extend implements ibid.Store.

@@ -73,6 +73,20 @@ func (q *Queries) Complete(key ibid.Digest, token ibid.Token, result []byte, kee
 	return q.change("complete", key, token, result, micros(keep.Retain), micros(keep.Remember))
 }
 
+// CompleteTx is Complete in a transaction with other writes. Where the result
+// had been recorded before, so had these: they must not be made again.
+func (q *Queries) CompleteTx(c ibid.Completion) *Call {
+	call := q.Complete(c.Key, c.Token, c.Result, c.Keep)
+	done := call.done
+	call.done = func(found bool) error {
+		if *call.Dest[0].(*string) == "same" {
+			return fmt.Errorf("%w: completed before, by a transaction that was committed", ibid.ErrClaimLost)
+		}
+		return done(found)
+	}
+	return call
+}
+
 // Extend is ibid.Store's.
 func (q *Queries) Extend(key ibid.Digest, token ibid.Token, lease time.Duration) *Call {
 	return q.change("extend", key, token, nil, micros(lease), 0)
@@ -108,7 +122,7 @@ func (q *Queries) change(verb string, key ibid.Digest, token ibid.Token, bytes [
 		SQL: q.write, Args: []any{verb, key[:], token[:], bytes, int64(resultSum(bytes)), a, b}, Dest: []any{&outcome},
 		done: func(bool) error {
 			switch outcome {
-			case "done":
+			case "done", "same":
 				return nil
 			case "lost":
 				return ibid.ErrClaimLost

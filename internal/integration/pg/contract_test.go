@@ -17,7 +17,7 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, url(t), func(c *pgxpool.Config) { c.MaxConns = 16 })
+	pool := newPool(t, serverURL(t), func(c *pgxpool.Config) { c.MaxConns = 16 })
 	for _, row := range []struct {
 		name string
 		opts pgxstore.Options

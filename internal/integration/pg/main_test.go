@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func url(t testing.TB) string {
+func serverURL(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.url = os.Getenv("IBID_TEST_POSTGRES"); shared.url != "" {

@@ -91,6 +91,40 @@ func (p *Postgres) Start() error {
 	})
 }
 
+// Kill ends the server and all of its processes as kill -9 does, and returns
+// when they are gone.
+func (p *Postgres) Kill() {
+	children := childrenOf(p.Pid())
+	p.process.Kill()
+	for _, pid := range children {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for _, pid := range children {
+		for end := time.Now().Add(10 * time.Second); alive(pid) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// Pause stops the server and all of its processes until Continue.
+func (p *Postgres) Pause() { p.signalAll(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (p *Postgres) Continue() { p.signalAll(syscall.SIGCONT) }
+
+func (p *Postgres) signalAll(sig syscall.Signal) {
+	_ = p.Signal(sig)
+	for _, pid := range childrenOf(p.Pid()) {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// Processes returns the IDs of the server's processes, but for the first.
+func (p *Postgres) Processes() []int { return childrenOf(p.Pid()) }
+
+// Data is the folder of the server's data.
+func (p *Postgres) Data() string { return filepath.Join(p.dir, "data") }
+
 // Stop ends the server and deletes its data.
 func (p *Postgres) Stop() {
 	p.stop(syscall.SIGQUIT) // at once, without a checkpoint

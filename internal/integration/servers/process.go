@@ -88,6 +88,13 @@ func (p *process) start() error {
 	return nil
 }
 
+// Pid returns the server's process ID.
+func (p *process) Pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Pid
+}
+
 // Signal sends sig to the server's process.
 func (p *process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
@@ -144,6 +151,30 @@ func (p *process) wait(ready func() error) error {
 		}
 	}
 	return fmt.Errorf("%s does not start: %w\n%s", p.path, err, p.tail())
+}
+
+// childrenOf returns the processes that pid started.
+func childrenOf(pid int) (children []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, _ := os.ReadFile(path)
+		var state string
+		var parent int
+		if _, after, ok := strings.Cut(string(b), ") "); ok {
+			_, _ = fmt.Sscan(after, &state, &parent)
+		}
+		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+// alive reports whether a process is there and no zombie.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := strings.Cut(string(b), ") ")
+	return err == nil && !strings.HasPrefix(after, "Z")
 }
 
 // freePort returns a port that nothing listens on, at this moment.

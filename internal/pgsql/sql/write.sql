@@ -1,5 +1,6 @@
 -- Write is every other verb that changes a record, and each stands or falls
--- with the token. It returns 'done', 'lost' or 'damaged'.
+-- with the token. It returns 'done', 'lost' or 'damaged', or 'same' where the
+-- result had been recorded under the token before.
 --
 -- The end of a claim is announced only if somebody flagged it: announcements
 -- are made one commit after another across the whole database.
@@ -12,6 +13,9 @@ DECLARE
 	was bytea;
 	flagged bool;
 BEGIN
+	IF pg_is_in_recovery() THEN
+		RAISE EXCEPTION 'ibid: the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
+	END IF;
 	FOR try IN 1..20 LOOP
 		SELECT * INTO r FROM TABLE_NAME t WHERE t.key = a_key;
 		now := NOW_MICROS;
@@ -24,7 +28,10 @@ BEGIN
 		END IF;
 		IF r.gone <= now OR r.token <> a_token OR r.state <> 1 AND verb <> 'forget' THEN
 			IF verb = 'complete' AND r.state = 2 AND r.token = a_token AND r.gone > now AND r.window_end > now AND r.result = bytes THEN
-				RETURN 'done'; -- its first reply was lost
+				-- Its first reply was lost. A lock is enough of a change for this commit to
+				-- wait for the standbys, as the first one may not have done.
+				PERFORM 1 FROM TABLE_NAME t WHERE t.key = a_key FOR UPDATE;
+				RETURN 'same';
 			END IF;
 			RETURN 'lost';
 		END IF;

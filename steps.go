@@ -1,6 +1,7 @@
 package ibid
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 )
@@ -13,15 +14,51 @@ import (
 // state that cannot be opened.
 func LoadSteps(ctx context.Context) ([]byte, error) {
 	a := attemptFrom(ctx)
-	if a == nil || a.Token.IsZero() {
+	if a == nil || a.Token.IsZero() || a.op.tx != nil {
 		return nil, errNoClaim("LoadSteps")
 	}
-	if len(a.steps) == 0 {
+	a.mu.Lock()
+	steps := a.steps
+	a.mu.Unlock()
+	return a.engine.openSteps(a.Key, steps)
+}
+
+// OpenSteps is LoadSteps for an operation that List or Inspect returned.
+func (e *Engine) OpenSteps(op Operation) ([]byte, error) {
+	return e.openSteps(op.Key, op.Record.Steps)
+}
+
+func (e *Engine) openSteps(key Digest, steps []byte) ([]byte, error) {
+	if len(steps) == 0 {
 		return nil, nil
 	}
-	_, state, err := a.engine.sealer.openAs("step state", a.Key, a.steps)
+	_, state, err := e.sealer.openAs("step state", key, steps)
 	return state, err
 }
+
+// EngineFrom returns the engine that runs the work of ctx; false outside of
+// work.
+func EngineFrom(ctx context.Context) (*Engine, bool) {
+	if a := attemptFrom(ctx); a != nil {
+		return a.engine, true
+	}
+	return nil, false
+}
+
+// CallFrom returns the key and the fingerprint under which the work of ctx runs,
+// for a call that goes on with it later; false outside of work.
+func CallFrom(ctx context.Context) (Call, bool) {
+	if a := attemptFrom(ctx); a != nil {
+		return Call{Key: a.op.key, Fingerprint: a.op.fingerprint}, true
+	}
+	return Call{}, false
+}
+
+// Codec returns Options.Codec.
+func (e *Engine) Codec() Codec { return e.opts.Codec }
+
+// Seals reports whether Options.Seal has a key.
+func (e *Engine) Seals() bool { return e.sealer.aeads != nil }
 
 // SaveSteps replaces the step state. ErrClaimLost reports that the claim no
 // longer stands: the work must stop. Any other error leaves open whether the
@@ -41,7 +78,25 @@ func SaveSteps(ctx context.Context, state []byte) error {
 	}
 	limit := boundDetached(ctx, a.engine.opts.StoreTimeout)
 	defer limit.end()
-	return keeper.Checkpoint(limit, c.Key, c.Token, c.Steps)
+	if err := keeper.Checkpoint(limit, c.Key, c.Token, c.Steps); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.steps = c.Steps
+	a.mu.Unlock()
+	return nil
+}
+
+// StepsKept reports whether the store has c: what became of a CheckpointTx whose
+// COMMIT was not answered. It says nothing of a transaction that may still
+// commit.
+func StepsKept(ctx context.Context, c Checkpoint) (bool, error) {
+	a := attemptFrom(ctx)
+	if a == nil {
+		return false, errNoClaim("StepsKept")
+	}
+	rec, err := a.engine.look(ctx, c.Key)
+	return err == nil && rec.Token == c.Token && bytes.Equal(rec.Steps, c.Steps), err
 }
 
 // Checkpoint is what a store's CheckpointTx writes in the caller's own
@@ -55,12 +110,12 @@ type Checkpoint struct {
 // PrepareSteps seals a step state for a store's CheckpointTx.
 func PrepareSteps(ctx context.Context, state []byte) (Checkpoint, error) {
 	a := attemptFrom(ctx)
-	if a == nil || a.Token.IsZero() {
+	if a == nil || a.Token.IsZero() || a.op.tx != nil {
 		return Checkpoint{}, errNoClaim("PrepareSteps")
 	}
 	return Checkpoint{Key: a.Key, Token: a.Token, Steps: a.engine.sealer.sealAs("step state", a.Key, kindValue, state)}, nil
 }
 
 func errNoClaim(what string) error {
-	return fmt.Errorf("%w: %s: the context belongs to no work that holds a claim", ErrInvalid, what)
+	return fmt.Errorf("%w: %s: the context belongs to no work that holds a claim of its own", ErrInvalid, what)
 }

@@ -26,8 +26,8 @@ type SQLite struct {
 	opts    SQLiteOptions
 	queries queries
 	queue   queue
-	writer  *writer      // nil until the next write opens it; only the leader touches it
-	readers chan *reader // as many as Options.Readers, idle ones
+	writer  *writer                     // nil until the next write opens it; only the leader touches it
+	readers chan *reader                // as many as Options.Readers, idle ones
 	held    atomic.Pointer[ibid.Digest] // the key that a transaction of BeginTx holds
 	closed  chan struct{}
 	once    sync.Once

@@ -70,8 +70,8 @@ func (r *reader) close() error {
 	if r.conn == nil {
 		return nil
 	}
-	err := closeConn(r.conn)
-	r.conn = nil
+	err := closeConn(r.conn, r.get, r.over, r.list, r.listOnly)
+	*r = reader{}
 	return err
 }
 

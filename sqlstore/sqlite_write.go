@@ -206,10 +206,18 @@ func (w *writer) close() error {
 	if w == nil {
 		return nil
 	}
-	return closeConn(w.conn)
+	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK") // fails where there is nothing to undo
+	return closeConn(w.conn, w.begin, w.commit, w.rollback, w.get, w.insert, w.update, w.remove, w.postpone)
 }
 
-func closeConn(conn *sql.Conn) error {
+// closeConn closes conn after its statements: SQLite keeps a connection, with its
+// transaction and locks, as long as one of them is open.
+func closeConn(conn *sql.Conn, statements ...*sql.Stmt) error {
+	for _, st := range statements {
+		if st != nil {
+			_ = st.Close()
+		}
+	}
 	err := conn.Raw(func(any) error { return driver.ErrBadConn })
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 		return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/sqlstore"
+	"github.com/ibid-go/ibid/steps"
 )
 
 // database is one kind of database, as these tests use it.
@@ -44,6 +45,9 @@ type opened struct {
 	auto func(ctx context.Context, query string) error
 	// count returns the one number that a query yields.
 	count func(ctx context.Context, query string) (int, error)
+	// stepTx is steps.StepTx of this database, whose exec goes on in the step's
+	// transaction.
+	stepTx func(ctx context.Context, op *steps.Op, name string, fn func(context.Context) (string, error)) (string, error)
 	// inUse is how many of the pool's connections are held at the moment.
 	inUse func() int
 	close func()
@@ -84,6 +88,9 @@ func openSQLite(ctx context.Context, where string, _ int) (*opened, error) {
 		count: func(ctx context.Context, query string) (n int, err error) {
 			err = db.QueryRowContext(ctx, query).Scan(&n)
 			return n, err
+		},
+		stepTx: func(ctx context.Context, op *steps.Op, name string, fn func(context.Context) (string, error)) (string, error) {
+			return steps.StepTx(ctx, op, store, name, func(ctx context.Context, _ *sql.Tx) (string, error) { return fn(ctx) })
 		},
 		inUse: func() int { return db.Stats().InUse },
 		close: func() { _ = store.Close(); _ = db.Close() },

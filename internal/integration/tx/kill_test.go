@@ -94,6 +94,14 @@ func child() error {
 	switch os.Getenv(envWork) {
 	case "naive":
 		err = naive(ctx, o, id)
+	case "steps":
+		var e *ibid.Engine
+		if e, err = newEngine(ctx, o); err == nil {
+			var v string
+			if v, err = orderOfSteps(ctx, e, o, id, reach); err == nil {
+				fmt.Println("answer:", v)
+			}
+		}
 	case "many":
 		err = manyOrders(ctx, o, id)
 	default:

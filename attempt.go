@@ -92,6 +92,7 @@ type attempt struct {
 	inner    context.Context // nil until somebody waits for Done, or the work is cancelled
 	cancel   context.CancelCauseFunc
 	ended    bool          // the work has returned: renew no more
+	over     bool          // the claim is settled, too: nothing may wait for the work's context any more
 	stop     chan struct{} // closed to stop renewing; nil while nothing renews
 	stopped  chan struct{} // closed when renewing has stopped
 	prepared *preparation  // what Prepare made of the result
@@ -128,7 +129,15 @@ func (a *attempt) Deadline() (time.Time, bool) {
 func (a *attempt) Done() <-chan struct{} { return a.cancellable().Done() }
 
 // Err implements context.Context.
-func (a *attempt) Err() error { return a.now().Err() }
+func (a *attempt) Err() error {
+	a.mu.Lock()
+	ended := a.over && a.inner == nil
+	a.mu.Unlock()
+	if ended {
+		return context.Canceled
+	}
+	return a.now().Err()
+}
 
 // Value implements context.Context.
 func (a *attempt) Value(key any) any {
@@ -147,8 +156,22 @@ func (a *attempt) cancellable() context.Context {
 			parent = context.WithoutCancel(parent)
 		}
 		a.inner, a.cancel = context.WithCancelCause(parent)
+		if a.over {
+			a.cancel(context.Canceled)
+		}
 	}
 	return a.inner
+}
+
+// endContext ends the work's context once the claim is settled. What hangs on
+// the caller's context goes with it: that one may live as long as the process.
+func (a *attempt) endContext() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if a.cancel != nil {
+		a.cancel(context.Canceled)
+	}
 }
 
 // cancelWork cancels the work's context.

@@ -112,14 +112,16 @@ func (e *Engine) oweComplete(a *attempt, o ending) {
 		case err == nil:
 			e.emit(ctx, a.event(EventRecordedLate))
 		case errors.Is(err, ErrClaimLost):
-			e.emit(ctx, a.event(EventClaimLost))
+			ev := a.event(EventDropped)
+			ev.Verb, ev.Err = "complete", err
+			e.emit(ctx, ev)
 			return nil
 		}
 		return err
 	})
 }
 
-// lost returns the answer of whoever took over.
+// lost returns the answer of whoever took over. The call has ended as EventClaimLost.
 func (e *Engine) lost(a *attempt) ([]byte, Outcome, error) {
 	rec, err := e.look(a.parent, a.Key)
 	if err != nil {
@@ -128,7 +130,15 @@ func (e *Engine) lost(a *attempt) ([]byte, Outcome, error) {
 	if rec.State != Completed {
 		return nil, a.outcome(), ErrClaimLost
 	}
-	return e.answer(a.parent, &a.op, rec)
+	data, out, kind, err := e.read(&a.op, rec)
+	switch kind {
+	case EventReplayed:
+	case EventMismatch: // the key was forgotten, and used for another request
+		return nil, a.outcome(), ErrClaimLost
+	default:
+		out.Expires = 0
+	}
+	return data, out, err
 }
 
 func (e *Engine) look(ctx context.Context, key Digest) (Record, error) {

@@ -183,7 +183,7 @@ func (e *Engine) read(op *operation, rec Record) ([]byte, Outcome, EventKind, er
 	case InProgress:
 		return nil, out, EventInProgress, &InProgressError{RetryAfter: op.policy.RetryAfter, Lease: rec.Lease}
 	case Released:
-		if n := op.policy.MaxAttempts; n > 0 && rec.Attempt >= n {
+		if n := op.policy.MaxAttempts; n > 0 && rec.Attempt >= n && rec.Vanished == 0 {
 			return nil, out, EventAttempts, ErrAttempts
 		}
 		return nil, out, EventUnknown, &UnknownError{}

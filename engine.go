@@ -47,7 +47,7 @@ type Call struct {
 // error records the result; Final(err) records the error; any other error
 // releases the key, unless EffectStarted was called. Or it vanishes: a panic,
 // runtime.Goexit, MaxRun over, or an error that is context.Canceled or
-// context.DeadlineExceeded leaves the outcome unknown.
+// context.DeadlineExceeded leaves the outcome unknown. Its context ends with it.
 type Work func(ctx context.Context) ([]byte, error)
 
 // Outcome says how a call got its answer. It is valid with every error, too.

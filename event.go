@@ -47,7 +47,7 @@ const (
 	EventNotKept                       // * the work completed earlier, its result was not kept
 	EventAttempts                      // * the key has had too many attempts
 	EventNotRecorded                   // * the work ran, its result is not recorded yet
-	EventClaimLost                     // * another attempt took over while the work ran, or the key was resolved
+	EventClaimLost                     // * another attempt took over while the work ran, or the key was resolved; its answer is returned
 	EventUnavailable                   // * the store could not be asked; nothing ran
 	EventDamaged                       // * the record could not be understood; nothing ran
 	EventDegraded                      // * the store could not be asked; the work ran on its guard
@@ -56,7 +56,7 @@ const (
 	EventWaited                        // a call has waited for another attempt
 	EventStoreError                    // a call of the store failed
 	EventRecordedLate                  // a result was recorded after its caller had been told ErrNotRecorded
-	EventDropped                       // a result could not be recorded, and the engine stopped trying
+	EventDropped                       // what was owed to the store could not be paid, and the engine stopped trying
 	EventSwept                         // stale records were deleted; Size is how many
 	eventKinds
 )

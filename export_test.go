@@ -13,3 +13,6 @@ func KeyDigest(secret []byte, key Key) Digest {
 	d := digester{secret: secret}
 	return d.sum(purposeKey, key.Scope, key.ID)
 }
+
+// EngineStore returns the store of e.
+func EngineStore(e *Engine) Store { return e.store }

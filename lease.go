@@ -89,7 +89,9 @@ func (a *attempt) renew() {
 			return
 		default:
 			next = lease / 10
-			a.engine.emit(a, Event{Kind: EventStoreError, Verb: "extend", Err: err})
+			ev := a.event(EventStoreError)
+			ev.Verb, ev.Err = "extend", err
+			a.engine.emit(a, ev)
 		}
 		due := now.Add(next)
 		if taken && due.After(held.Add(-lease/10)) {

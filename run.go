@@ -10,6 +10,7 @@ import (
 // Whichever way the work ends, by return, panic or Goexit, the claim is settled
 // before run's caller goes on.
 func (e *Engine) run(a *attempt, work Work) (data []byte, out Outcome, err error) {
+	defer a.endContext()
 	began := time.Now()
 	a.startRenewing()
 	returned := false
@@ -71,7 +72,6 @@ func (e *Engine) settle(a *attempt, data []byte, err error, began time.Time) ([]
 	if err == nil {
 		return e.record(a, ending{kind: kindValue, payload: data}, began)
 	}
-	out := a.outcome()
 	var final *FinalError
 	var notKept *notKeptError
 	switch {
@@ -79,18 +79,43 @@ func (e *Engine) settle(a *attempt, data []byte, err error, began time.Time) ([]
 		return e.record(a, ending{kind: kindFinal, payload: []byte(final.Message), live: final}, began)
 	case errors.As(err, &notKept):
 		return e.record(a, ending{kind: kindNotKept, live: err}, began)
+	case a.preparation() != nil:
+		return e.settlePrepared(a, err, began)
 	case a.vanished(err):
 		e.giveUp(a, err)
-		if data, out, err, ok := e.committed(a); ok {
-			return data, out, err
-		}
-		return nil, out, &UnknownError{Cause: err}
+		return nil, a.outcome(), &UnknownError{Cause: err}
 	}
 	e.release(a)
-	if data, out, err, ok := e.committed(a); ok {
-		return data, out, err
+	return nil, a.outcome(), err
+}
+
+// settlePrepared settles work that prepared its completion and then failed: its
+// COMMIT may have been applied after all. The claim is ended first, which waits
+// for a transaction that is still under way; then the record says what became of it.
+func (e *Engine) settlePrepared(a *attempt, cause error, began time.Time) ([]byte, Outcome, error) {
+	vanished := a.vanished(cause)
+	if vanished {
+		e.endClaim(a)
+	} else {
+		e.freeClaim(a)
 	}
-	return nil, out, err
+	rec, err := e.look(a.parent, a.Key)
+	switch {
+	case err == nil && rec.State == Completed && rec.Token == a.Token:
+		data, out, _, err := e.read(&a.op, rec)
+		out.Replayed = false
+		ev := a.event(EventCompleted)
+		ev.Size, ev.Took = len(data), time.Since(began)
+		e.emit(a, ev)
+		return data, out, err
+	case err != nil || vanished:
+		ev := a.event(EventGivenUp)
+		ev.Err = cause
+		e.emit(a, ev)
+		return nil, a.outcome(), &UnknownError{Cause: cause}
+	}
+	e.emit(a, a.event(EventReleased))
+	return nil, a.outcome(), cause
 }
 
 // vanished reports whether err leaves open whether the effect happened.
@@ -104,6 +129,10 @@ func (a *attempt) vanished(err error) bool {
 // release frees the key; when the store does not acknowledge that, it is owed.
 func (e *Engine) release(a *attempt) {
 	e.emit(a, a.event(EventReleased))
+	e.freeClaim(a)
+}
+
+func (e *Engine) freeClaim(a *attempt) {
 	e.oweNow(a, "release", func(ctx context.Context) error {
 		return e.store.Release(ctx, a.Key, a.Token)
 	})
@@ -114,6 +143,10 @@ func (e *Engine) giveUp(a *attempt, cause error) {
 	ev := a.event(EventGivenUp)
 	ev.Err = cause
 	e.emit(a, ev)
+	e.endClaim(a)
+}
+
+func (e *Engine) endClaim(a *attempt) {
 	e.oweNow(a, "extend", func(ctx context.Context) error {
 		err := e.store.Extend(ctx, a.Key, a.Token, 0)
 		if errors.Is(err, ErrClaimLost) {
@@ -121,21 +154,6 @@ func (e *Engine) giveUp(a *attempt, cause error) {
 		}
 		return err
 	})
-}
-
-// committed returns the recorded answer of work that prepared its completion
-// and then failed: its COMMIT may have been applied after all.
-func (e *Engine) committed(a *attempt) ([]byte, Outcome, error, bool) {
-	if a.preparation() == nil {
-		return nil, Outcome{}, nil, false
-	}
-	rec, err := e.look(a.parent, a.Key)
-	if err != nil || rec.State != Completed || rec.Token != a.Token {
-		return nil, Outcome{}, nil, false
-	}
-	data, out, err := e.answer(a.parent, &a.op, rec)
-	out.Replayed = false
-	return data, out, err, true
 }
 
 // runGuarded runs work that no claim protects.
@@ -147,6 +165,7 @@ func (e *Engine) runGuarded(ctx context.Context, op *operation, work Work, cause
 	ev := a.event(EventDegraded)
 	ev.Guard, ev.Err = op.policy.Guard, cause
 	e.emit(ctx, ev)
+	defer a.endContext()
 	timer := time.AfterFunc(op.policy.MaxRun, func() { a.cancelWork(ErrMaxRun) })
 	defer timer.Stop()
 	data, err := work(a)

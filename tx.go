@@ -113,6 +113,7 @@ func (e *Engine) beginTx(ctx context.Context, op *operation, wait time.Duration)
 
 // runTx runs the work in tx and ends tx.
 func (e *Engine) runTx(a *attempt, tx Tx, work Work) ([]byte, Outcome, error) {
+	defer a.endContext()
 	began := time.Now()
 	timer := time.AfterFunc(a.op.policy.MaxRun, func() { a.cancelWork(ErrMaxRun) })
 	defer timer.Stop()

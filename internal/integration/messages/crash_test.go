@@ -1,0 +1,3 @@
+package messages
+
+func crashed() bool { return false }

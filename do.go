@@ -30,7 +30,11 @@ type operation struct {
 
 func (e *Engine) do(ctx context.Context, call Call, work Work, codec Codec) ([]byte, Outcome, error) {
 	op, err := e.operation(call, codec)
-	if err == nil {
+	switch {
+	case err != nil:
+	case work == nil:
+		err = fmt.Errorf("%w: Do: the work is nil", ErrInvalid)
+	default:
 		err = ctx.Err()
 	}
 	if err != nil {

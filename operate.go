@@ -47,7 +47,8 @@ func (e *Engine) Inspect(ctx context.Context, key Digest) (Operation, error) {
 
 // List returns up to limit operations in one of states, or in any, of the
 // scope, or of all when it is "", in order of their digests, after the digest
-// after. Their results are left out.
+// after. Their results are left out. A page of fewer than limit is the last one.
+// A store may read all of its records for one page: only ctx bounds List.
 func (e *Engine) List(ctx context.Context, scope string, states []State, after Digest, limit int) ([]Operation, error) {
 	inspector, err := e.inspector()
 	if err != nil {
@@ -57,13 +58,16 @@ func (e *Engine) List(ctx context.Context, scope string, states []State, after D
 	if scope != "" {
 		filter.Scope = e.digests.sum(purposeScope, scope)
 	}
-	entries, err := inspector.List(ctx, filter, after, limit)
+	if limit <= 0 {
+		return nil, ctx.Err()
+	}
+	entries, err := inspector.List(ctx, filter, after, limit+1) // one may be the check record
 	if err != nil {
 		return nil, &StoreError{Verb: "list", Err: err}
 	}
 	ops := make([]Operation, 0, len(entries))
 	for _, en := range entries {
-		if en.Key != checkKey {
+		if en.Key != checkKey && len(ops) < limit {
 			ops = append(ops, Operation{Key: en.Key, Record: en.Record, Label: e.sealer.openLabel(en.Key, en.Record.Label)})
 		}
 	}
@@ -162,7 +166,9 @@ func (e *Engine) Forget(ctx context.Context, key Digest, token Token) error {
 	if err != nil {
 		return err
 	}
-	err = inspector.Forget(ctx, key, token, e.opts.Policy.Retain)
+	within := bound(ctx, e.opts.StoreTimeout)
+	defer within.end()
+	err = inspector.Forget(within, key, token, e.opts.Policy.Retain)
 	if err != nil && !errors.Is(err, ErrClaimLost) {
 		return &StoreError{Verb: "forget", Err: err}
 	}

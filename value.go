@@ -17,7 +17,7 @@ import (
 func Do[T any](ctx context.Context, e *Engine, call Call, fn func(context.Context) (T, error)) (T, Outcome, error) {
 	var value T
 	unkept := false
-	data, out, err := e.do(ctx, call, func(ctx context.Context) ([]byte, error) {
+	work := func(ctx context.Context) ([]byte, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return nil, err
@@ -31,17 +31,23 @@ func Do[T any](ctx context.Context, e *Engine, call Call, fn func(context.Contex
 			return nil, &notKeptError{err}
 		}
 		return data, nil
-	}, e.opts.Codec)
+	}
+	if fn == nil {
+		work = nil
+	}
+	data, out, err := e.do(ctx, call, work, e.opts.Codec)
+	var own *notKeptError // and not the ErrNotKept of whoever took over
 	switch {
-	case unkept && errors.Is(err, ErrNotKept):
+	case unkept && errors.As(err, &own):
 		return value, out, nil
 	case err != nil:
 		return *new(T), out, err
 	}
-	if err := e.opts.Codec.Unmarshal(data, &value); err != nil {
-		return *new(T), out, fmt.Errorf("%w: result is no %T: %w", ErrDamaged, value, err)
+	var recorded T // value may hold what an attempt that was run again returned
+	if err := e.opts.Codec.Unmarshal(data, &recorded); err != nil {
+		return *new(T), out, fmt.Errorf("%w: result is no %T: %w", ErrDamaged, recorded, err)
 	}
-	return value, out, nil
+	return recorded, out, nil
 }
 
 // ProbeFor returns the Prober of work that returns a T, for Call.Probe with Do

@@ -94,11 +94,15 @@ func New(ctx context.Context, store Store, opts *Options) (*Engine, error) {
 // Store returns the store that New was given.
 func (e *Engine) Store() Store { return e.store }
 
-// Check returns the error that Do would return for what is wrong with policy,
-// taken together with the engine's own: adapters call it when they are made.
-func (e *Engine) Check(policy *Policy) error {
-	_, err := e.policy(policy)
-	return err
+// Check returns the error that Do would return for what is wrong with the
+// policy of a call, taken together with the engine's own, when the call has a
+// Probe or has none: adapters call it when they are made.
+func (e *Engine) Check(policy *Policy, probes bool) error {
+	p, err := e.policy(policy)
+	if err != nil {
+		return err
+	}
+	return p.checkProbe(probes)
 }
 
 // Policy returns policy as the engine applies it, with the engine's own in

@@ -86,7 +86,9 @@ func (e *Engine) inspector() (Inspector, error) {
 // unknown. The zero Resolution records an empty result.
 type Resolution struct {
 	// NotDone says that the effect did not happen and no longer can: the key is
-	// freed. The other fields mean nothing then.
+	// freed. The other fields mean nothing then. Attempts that vanished and
+	// were taken over go on counting against MaxTakeovers: under Refuse such a
+	// key is not claimed again before it is forgotten.
 	NotDone bool
 	// Failure is recorded as an error marked with Final, when set.
 	Failure string
@@ -111,7 +113,7 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 		return ErrClaimLost
 	case rec.State == InProgress:
 		return &InProgressError{RetryAfter: max(rec.Lease, 1), Lease: rec.Lease}
-	case rec.State == Released:
+	case rec.State == Released && rec.Vanished > 0:
 		// The outcome of an earlier attempt than the last one is unknown. Only
 		// a claim can be completed, or released.
 		if token, err = e.reclaim(ctx, key, rec); err != nil {
@@ -124,7 +126,7 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 	defer limit.end()
 	verb := "release"
 	if r.NotDone {
-		err = e.store.Release(limit, key, token)
+		err = e.releaseOnly(limit, key, token)
 	} else {
 		verb = "complete"
 		kind, payload := kindValue, r.Value
@@ -136,6 +138,19 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 	}
 	if err != nil && !errors.Is(err, ErrClaimLost) {
 		return &StoreError{Verb: verb, Err: err}
+	}
+	return err
+}
+
+// releaseOnly releases the claim of token, and reports ErrClaimLost when it was
+// completed meanwhile, of which Release says nothing.
+func (e *Engine) releaseOnly(ctx context.Context, key Digest, token Token) error {
+	if err := e.store.Release(ctx, key, token); err != nil {
+		return err
+	}
+	rec, err := e.store.Look(ctx, key)
+	if err == nil && rec.Token == token && rec.State != Released {
+		err = ErrClaimLost
 	}
 	return err
 }

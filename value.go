@@ -72,7 +72,8 @@ type FuncOptions[In, Out any] struct {
 	Key func(In) Key
 	// Policy overrides the engine's policy; nil overrides nothing.
 	Policy *Policy
-	// Probe is asked under the Probe policy. See Call.Probe.
+	// Probe is asked when a vanished attempt was taken over. Required when the
+	// policy is Probe, and only then.
 	Probe func(context.Context, In) (Found, Out, error)
 }
 
@@ -81,7 +82,8 @@ type FuncOptions[In, Out any] struct {
 // default key; it must not change while records are kept, and differ from that
 // of every other function of the engine. Errors are those of Do.
 //
-// Func panics on an empty name and on a Policy that the engine refuses.
+// Func panics on an empty name, on fn being nil, and on a Policy that the engine
+// refuses, or that asks a Probe that is not there.
 func Func[In, Out any](e *Engine, name string, fn func(context.Context, In) (Out, error), opts *FuncOptions[In, Out]) func(context.Context, In) (Out, error) {
 	var o FuncOptions[In, Out]
 	if opts != nil {
@@ -90,7 +92,10 @@ func Func[In, Out any](e *Engine, name string, fn func(context.Context, In) (Out
 	if name == "" {
 		panic("ibid: Func: name is empty")
 	}
-	if err := e.Check(o.Policy); err != nil {
+	if fn == nil {
+		panic("ibid: Func " + name + ": fn is nil")
+	}
+	if err := e.Check(o.Policy, o.Probe != nil); err != nil {
 		panic("ibid: Func " + name + ": " + err.Error())
 	}
 	return func(ctx context.Context, in In) (Out, error) {

@@ -441,3 +441,24 @@ func TestResultTooLarge(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(r.Result), err)
 	}
 }
+
+// What sweeping and listing look at are copies: the record decides.
+func TestCopiesDecideNothing(t *testing.T) {
+	t.Parallel()
+	db := newDB(t, serverDSN(t))
+	s, table := openNew(t, db)
+	k, c := mustBegin(t, s)
+	if _, err := db.Exec("UPDATE "+table+" SET gone = 1 WHERE `key` = ?", k[:]); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 0 {
+		t.Errorf("%d swept, %v", n, err)
+	}
+	if err := s.Complete(t.Context(), k, c.Token, []byte("x"), keepHour); err != nil {
+		t.Error(err)
+	}
+	var gone int64
+	if err := db.QueryRow("SELECT gone FROM "+table+" WHERE `key` = ?", k[:]).Scan(&gone); err != nil || gone < 1e18 {
+		t.Errorf("the copy is %d, %v", gone, err)
+	}
+}

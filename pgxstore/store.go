@@ -156,6 +156,12 @@ func (s *Store) CompleteTx(ctx context.Context, tx pgx.Tx, c ibid.Completion) er
 	return pgsql.AskIn(ctx, driver{tx}, s.queries.CompleteTx(c))
 }
 
+// CheckpointTx keeps what ibid.PrepareSteps made, as part of tx: the step state
+// is kept if tx commits, together with what else tx wrote.
+func (s *Store) CheckpointTx(ctx context.Context, tx pgx.Tx, c ibid.Checkpoint) error {
+	return pgsql.AskIn(ctx, driver{tx}, s.queries.Checkpoint(c.Key, c.Token, c.Steps))
+}
+
 // Extend implements ibid.Store.
 func (s *Store) Extend(ctx context.Context, key ibid.Digest, token ibid.Token, lease time.Duration) error {
 	return pgsql.Ask(ctx, driver{s.pool}, s.queries.Extend(key, token, lease))

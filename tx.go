@@ -74,6 +74,9 @@ func UndoWrites(ctx context.Context) {
 // than two of the pool's connections.
 func (e *Engine) doTx(ctx context.Context, op *operation, work Work, began time.Time) ([]byte, Outcome, error) {
 	for try := 1; ; try++ {
+		if e.gate.closed() {
+			return e.drained(ctx, op)
+		}
 		tx, a, rec, err := e.beginTx(ctx, op, op.policy.Wait-time.Since(began))
 		switch {
 		case err != nil:

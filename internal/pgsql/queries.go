@@ -26,7 +26,7 @@ var files embed.FS
 type Queries struct {
 	table                        string
 	begin, write, look           string
-	manyBegin, manyWrite         string
+	manyBegin, manyWrite, insert string
 	watch, sweep, list, describe string
 }
 
@@ -56,7 +56,7 @@ func NewQueries(table string) (*Queries, error) {
 	q := &Queries{
 		table: table,
 		begin: expand("ask_begin", table), write: expand("ask_write", table), look: expand("look", table),
-		manyBegin: expand("many_begin", table), manyWrite: expand("many_write", table),
+		manyBegin: expand("many_begin", table), manyWrite: expand("many_write", table), insert: expand("insert", table),
 		watch: expand("watch", table), sweep: expand("sweep", table), list: expand("list", table), describe: expand("describe", table),
 	}
 	return q, nil

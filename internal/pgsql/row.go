@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -145,6 +144,8 @@ func micros(d time.Duration) int64 {
 	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func resultSum(result []byte) int32 { return int32(crc32.Checksum(result, castagnoli)) }
+// resultSum is the beginning of the SHA-256 of a result.
+func resultSum(result []byte) int32 {
+	sum := sha256.Sum256(result)
+	return int32(binary.BigEndian.Uint32(sum[:4]))
+}

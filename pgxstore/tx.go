@@ -13,7 +13,7 @@ type txKey struct{}
 
 // Tx returns the transaction that the work of ctx runs in; false outside of
 // transactional mode. The work neither commits nor rolls it back: both are the
-// engine's, as is the savepoint "ibid". Transactions that it begins inside are its own.
+// engine's. Transactions that it begins inside are its own.
 func Tx(ctx context.Context) (pgx.Tx, bool) {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	return tx, ok

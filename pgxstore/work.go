@@ -27,8 +27,9 @@ type workingTx struct {
 	tx     pgx.Tx
 	key    ibid.Digest
 	claim  ibid.Claim
-	fence  int64
-	stands bool // a row is claimed in this transaction, and is to be completed
+	fence  int64     // of a claim that no row stands for: the server's clock, in microseconds
+	read   time.Time // when fence was read, by this process's clock
+	stands bool      // a row is claimed in this transaction, and is to be completed
 }
 
 // BeginTx implements ibid.TxStore. It begins with the pool's own isolation level.
@@ -48,66 +49,61 @@ func (s *Store) BeginTx(ctx context.Context, key ibid.Digest, claim ibid.Claim, 
 	return t, rec, nil
 }
 
-const savepoint = "SAVEPOINT ibid"
-
 // begin opens the transaction and claims the key in it.
 func (t *workingTx) begin(ctx context.Context, wait time.Duration) (rec ibid.Record, granted bool, err error) {
-	q := t.store.queries
-	var locked, found bool
-	var now int64
-	look := q.LookTx(t.key, &rec, &found, &now)
+	var found pgsql.Under
+	look := t.store.queries.LookTx(t.key, &found)
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(pgsql.TryLock, q.LockKey(t.key))
 	batch.Queue(look.SQL, look.Args...)
-	batch.Queue(savepoint)
 	results := t.conn.SendBatch(ctx, &batch)
 	t.tx = results.(interface{ Tx() pgx.Tx }).Tx()
-	_, err = results.Exec()
-	if err == nil {
-		err = results.QueryRow().Scan(&locked)
-	}
-	if err == nil {
+	if _, err = results.Exec(); err == nil {
 		_, err = look.Done(results.QueryRow().Scan(look.Dest...))
 	}
 	if err = errors.Join(err, results.Close()); err != nil {
 		return ibid.Record{}, false, err
 	}
-	if !locked && (rec.State == ibid.Absent || rec.State == ibid.Released || rec.State == ibid.Lapsed) {
-		if locked, err = t.wait(ctx, wait); err != nil {
+	if rec = found.Record; taken(rec) {
+		return rec, false, nil
+	}
+	if !found.Locked {
+		locked, err := t.wait(ctx, wait)
+		if err != nil {
 			return ibid.Record{}, false, err
 		}
 		if !locked {
 			return ibid.Record{State: ibid.InProgress, Fingerprint: t.claim.Fingerprint}, false, nil
 		}
-		look = q.LookTx(t.key, &rec, &found, &now) // what the other left behind
+		// What the other left behind.
 		if err = pgsql.AskIn(ctx, driver{t.tx}, look); err != nil {
 			return ibid.Record{}, false, err
 		}
+		if rec = found.Record; taken(rec) {
+			return rec, false, nil
+		}
 	}
-	switch {
-	case rec.State == ibid.InProgress, rec.State == ibid.Completed, rec.State == ibid.Expired:
-		return rec, false, nil
-	case found:
-		return t.take(ctx)
+	if found.Stands {
+		rec, err = t.take(ctx, t.tx)
+		return rec, rec.OwnedBy(t.claim.Token), err
 	}
-	t.fence = now
+	t.fence, t.read = found.Now, time.Now()
 	return ibid.Record{
-		State: ibid.InProgress, Token: t.claim.Token, Fence: now, Attempt: 1, Fingerprint: t.claim.Fingerprint,
+		State: ibid.InProgress, Token: t.claim.Token, Fence: t.fence, Attempt: 1, Fingerprint: t.claim.Fingerprint,
 		Scope: t.claim.Scope, Label: t.claim.Label, Lease: t.claim.Lease, Window: t.claim.Lease + t.claim.Window,
 	}, true, nil
 }
 
+// taken reports whether no claim takes r.
+func taken(r ibid.Record) bool {
+	return r.State == ibid.InProgress || r.State == ibid.Completed || r.State == ibid.Expired
+}
+
 // take claims the row that stands, if it may be.
-func (t *workingTx) take(ctx context.Context) (rec ibid.Record, granted bool, err error) {
+func (t *workingTx) take(ctx context.Context, tx querier) (rec ibid.Record, err error) {
 	t.stands = true
-	if err := pgsql.AskIn(ctx, driver{t.tx}, t.store.queries.Begin(t.key, t.claim, &rec)); err != nil {
-		return ibid.Record{}, false, err
-	}
-	if granted = rec.OwnedBy(t.claim.Token); granted {
-		_, err = t.tx.Exec(ctx, savepoint) // undoing the work does not undo the claim
-	}
-	return rec, granted, err
+	err = pgsql.AskIn(ctx, driver{tx}, t.store.queries.Begin(t.key, t.claim, &rec))
+	return rec, err
 }
 
 // wait waits for the lock, up to d. The server does the waiting, and gives up by
@@ -124,7 +120,6 @@ func (t *workingTx) wait(ctx context.Context, d time.Duration) (locked bool, err
 	batch.Queue(pgsql.SetLockTimeout, pgsql.LockTimeout(d))
 	batch.Queue(pgsql.Lock, t.store.queries.LockKey(t.key))
 	batch.Queue(pgsql.SetLockTimeout, before) // the work has its own
-	batch.Queue(savepoint)
 	err = t.tx.SendBatch(ctx, &batch).Close()
 	if pgsql.LockTimedOut(err) {
 		return false, nil
@@ -145,22 +140,25 @@ func (t *workingTx) Commit(ctx context.Context, result []byte, keep ibid.Keep, u
 		return pgx.ErrTxClosed
 	}
 	defer func() { _ = t.Rollback(ctx) }()
-	if len(result) > pgsql.MaxResult {
-		return ibid.ErrTooLarge
-	}
-	if t.conn.Conn().PgConn().TxStatus() == 'I' { // what follows would commit by itself
-		return errPoisoned
-	}
 	var batch pgx.Batch
-	if undo {
-		batch.Queue("ROLLBACK TO SAVEPOINT ibid")
+	switch {
+	case len(result) > pgsql.MaxResult:
+		return ibid.ErrTooLarge
+	case undo:
+		// The lock goes with the transaction. Who gets it now meets the unique
+		// key, as this one does where the other is faster.
+		batch.Queue("ROLLBACK")
+		batch.Queue("BEGIN")
+	case t.conn.Conn().PgConn().TxStatus() == 'I': // what follows would commit by itself
+		return errPoisoned
 	}
 	if t.stands {
 		if err := t.complete(ctx, &batch, result, keep); err != nil {
 			return t.failed(err)
 		}
 	} else {
-		query, args := t.store.queries.Insert(t.key, t.claim, t.fence, result, keep)
+		now := t.fence + time.Since(t.read).Microseconds()
+		query, args := t.store.queries.Insert(t.key, t.claim, t.fence, now, result, keep)
 		batch.Queue(query, args...)
 	}
 	batch.Queue("COMMIT")
@@ -181,14 +179,18 @@ func (t *workingTx) Commit(ctx context.Context, result []byte, keep ibid.Keep, u
 	return nil
 }
 
-// complete completes the row that take has claimed. It may have been kept for
-// longer than the work ran, which no batch would find out before its COMMIT.
+// complete completes the row that was claimed in this transaction, or is claimed
+// anew after the work was undone. No batch would find out before its COMMIT
+// that it cannot.
 func (t *workingTx) complete(ctx context.Context, batch *pgx.Batch, result []byte, keep ibid.Keep) error {
 	if batch.Len() > 0 {
 		if err := t.conn.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
 		*batch = pgx.Batch{}
+		if rec, err := t.take(ctx, t.conn); err != nil || !rec.OwnedBy(t.claim.Token) {
+			return errors.Join(err, ibid.ErrClaimLost)
+		}
 	}
 	return pgsql.AskIn(ctx, driver{t.conn}, t.store.queries.Complete(t.key, t.claim.Token, result, keep))
 }

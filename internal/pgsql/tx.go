@@ -13,9 +13,7 @@ import (
 // Transactional mode: the key is held by an advisory lock of the transaction, and
 // the record is written last. Whoever dies leaves nothing behind.
 const (
-	// TryLock takes the lock of a transaction, or says false at once.
-	TryLock = "SELECT pg_try_advisory_xact_lock($1)"
-	// Lock waits for it, as long as LockTimeout allows.
+	// Lock waits for the lock of a transaction, as long as LockTimeout allows.
 	Lock = "SELECT pg_advisory_xact_lock($1)"
 	// ReadLockTimeout and SetLockTimeout are of this transaction.
 	ReadLockTimeout = "SELECT current_setting('lock_timeout')"
@@ -44,37 +42,56 @@ func LockTimedOut(err error) bool { return state(err) == lockNotAvailable }
 // Duplicate reports that a row with the key stands already.
 func Duplicate(err error) bool { return state(err) == uniqueViolation }
 
-// LookTx is Look under the lock of the key. found says whether a row stands, also one
-// that is no longer kept; now is the server's clock, in microseconds.
-func (q *Queries) LookTx(key ibid.Digest, answer *ibid.Record, found *bool, now *int64) *Call {
+// Under is what LookTx found.
+type Under struct {
+	Record ibid.Record
+	Locked bool  // the transaction has the lock of the key
+	Stands bool  // there is a row, if only one that is no longer kept
+	Now    int64 // the server's clock, in microseconds
+}
+
+// LookTx is Look, and takes the lock of the key if nobody has it.
+func (q *Queries) LookTx(key ibid.Digest, answer *Under) *Call {
 	var r row
-	var standby bool
+	var standby, locked bool
 	return &Call{
-		SQL: q.look, Args: []any{key[:]}, Dest: r.dest(&standby),
+		SQL: q.lookLock, Args: []any{key[:], q.LockKey(key)}, Dest: r.dest(&standby, &locked),
 		done: func(bool) (err error) {
-			*found, *now = r.key != nil, r.now
+			*answer = Under{Locked: locked, Stands: r.key != nil, Now: r.now}
 			switch {
 			case standby:
 				return errStandby
-			case r.key == nil:
-				*answer = ibid.Record{}
-				return nil
+			case r.key != nil:
+				answer.Record, err = r.view(key, true)
 			}
-			*answer, err = r.view(key, true)
 			return err
 		},
 	}
 }
 
 // Insert writes the record of claim, complete from the first, where no row
-// stands. It returns no row.
-func (q *Queries) Insert(key ibid.Digest, c ibid.Claim, fence int64, result []byte, keep ibid.Keep) (query string, args []any) {
+// stands. now is the server's clock, in microseconds. It returns no row.
+func (q *Queries) Insert(key ibid.Digest, c ibid.Claim, fence, now int64, result []byte, keep ibid.Keep) (query string, args []any) {
 	if result == nil {
 		result = []byte{}
 	}
+	var (
+		version, state                = int16(layout), int16(stateDone)
+		attempt, vanished, generation = int32(1), int32(0), int32(0)
+		resultSum                     = resultSum(result)
+		leaseEnd                      int64
+	)
+	windowEnd := now + micros(keep.Retain)
+	gone := windowEnd + micros(keep.Remember)
+	r := row{
+		key: key[:], version: &version, state: &state, token: c.Token[:], fence: &fence,
+		attempt: &attempt, vanished: &vanished, generation: &generation,
+		fingerprint: digest(c.Fingerprint), scope: c.Scope[:], label: bytesOrNil(c.Label),
+		leaseEnd: &leaseEnd, windowEnd: &windowEnd, gone: &gone, resultSum: &resultSum,
+	}
 	return q.insert, []any{
-		key[:], c.Token[:], fence, digest(c.Fingerprint), c.Scope[:], bytesOrNil(c.Label),
-		micros(keep.Retain), micros(keep.Remember), result, resultSum(result),
+		r.key, version, state, r.token, fence, attempt, vanished, generation, r.fingerprint, r.scope, r.label,
+		windowEnd, gone, resultSum, result, r.checksum(),
 	}
 }
 

@@ -95,7 +95,7 @@ func child() error {
 		var e *ibid.Engine
 		if e, err = newEngine(ctx, o); err == nil {
 			var v string
-			if v, err = orderOfSteps(ctx, e, o, id, reach); err == nil {
+			if v, err = orderOfSteps(ctx, e, o, id, 500*time.Millisecond, reach); err == nil {
 				fmt.Println("answer:", v)
 			}
 		}

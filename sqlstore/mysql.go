@@ -19,8 +19,8 @@ import (
 // changes a record is two: it reads, decides, and writes the record if nobody else
 // has meanwhile.
 //
-// It is also an ibid.Sweeper, ibid.Inspector, ibid.Checkpointer, ibid.Notifier
-// (within this process) and ibid.Describer.
+// It is also an ibid.TxStore, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer,
+// ibid.Notifier (within this process) and ibid.Describer.
 type MySQL struct {
 	db         *sql.DB
 	table      string
@@ -29,6 +29,8 @@ type MySQL struct {
 	insert     *sql.Stmt
 	update     *sql.Stmt
 	lock       *sql.Stmt
+	take       *sql.Stmt
+	mariaDB    bool
 	statements []*sql.Stmt
 	watch      watchers
 }
@@ -76,16 +78,23 @@ func OpenMySQL(ctx context.Context, db *sql.DB, opts *MySQLOptions) (*MySQL, err
 	}
 	s := &MySQL{db: db, table: o.Table}
 	var packet int
-	if err := db.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&packet); err != nil {
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT @@max_allowed_packet, version()").Scan(&packet, &version); err != nil {
 		return nil, err
+	}
+	s.mariaDB = strings.Contains(version, "MariaDB")
+	noWait := "" // MySQL waits for a second at least
+	if s.mariaDB {
+		noWait = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 	}
 	// Drivers have a limit of their own, 64 MiB in the common one.
 	s.maxResult = min(packet, 64<<20) - 64<<10
 	for stmt, text := range map[**sql.Stmt]string{
-		&s.read:   "SELECT turn, record, " + mysqlClock + ", @@global.read_only FROM (SELECT 1) AS one LEFT JOIN TABLE ON `key` = ?",
+		&s.read:   "SELECT turn, record, " + mysqlClock + ", CONCAT(@@global.read_only) FROM (SELECT 1) AS one LEFT JOIN TABLE ON `key` = ?",
 		&s.insert: "INSERT INTO TABLE (`key`, turn, gone, scope, record) VALUES (?, ?, ?, ?, ?)",
 		&s.update: "UPDATE TABLE SET turn = ?, gone = ?, scope = ?, record = ? WHERE `key` = ? AND turn = ?",
 		&s.lock:   "SELECT turn, record, " + mysqlClock + " FROM TABLE WHERE `key` = ? FOR UPDATE",
+		&s.take:   noWait + mysqlTake,
 	} {
 		if *stmt, err = db.PrepareContext(ctx, s.sql(text)); err != nil {
 			return nil, errors.Join(err, s.Close())

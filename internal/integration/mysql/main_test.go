@@ -154,7 +154,7 @@ func TestContract(t *testing.T) {
 			_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET record = ? WHERE `key` = ?", table), change(raw), key[:])
 			return err
 		},
-		Tick:     100 * time.Millisecond,
+		Tick:     200 * time.Millisecond,
 		Callers:  40,
 		Parallel: true,
 	})

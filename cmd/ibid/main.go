@@ -19,6 +19,7 @@ type commands struct {
 	Keys    keysCommand    `cmd:"" help:"Look at keys, resolve unknown outcomes, forget keys."`
 	Store   storeCommand   `cmd:"" help:"Check stores."`
 	Pay     payCommand     `cmd:"" hidden:"" help:"Pay an order, as a client of the payments API does."`
+	Consume consumeCommand `cmd:"" hidden:"" help:"Book the orders of a queue."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

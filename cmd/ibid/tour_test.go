@@ -78,8 +78,8 @@ func TestTourKeepsEveryPromise(t *testing.T) {
 	}
 	// 3 without ibid, 1,000 of different keys, and one each of 18 others, of
 	// which two users have two under one order; 2 of a client without a journal and 1 of one
-	// with it. Nothing else may be in any ledger.
-	if want := 3 + 1000 + 20 + 3; total.Charges != want {
+	// with it; 1 of a webhook and 30 of a queue. Nothing else may be in any ledger.
+	if want := 3 + 1000 + 20 + 3 + 1 + 30; total.Charges != want {
 		t.Errorf("%d charges, want %d", total.Charges, want)
 	}
 	for _, s := range scenes[:len(scenes)-1] {

@@ -107,7 +107,12 @@ func postgresURL(t testing.TB) string {
 
 func openPostgres(t testing.TB) *database[pgx.Tx] {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), postgresURL(t))
+	return openPostgresAt(t, postgresURL(t))
+}
+
+func openPostgresAt(t testing.TB, url string) *database[pgx.Tx] {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

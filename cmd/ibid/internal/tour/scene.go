@@ -96,6 +96,16 @@ func Scenes() []Scene {
 			Proves: "a key that is kept before the first byte is sent outlives its process: one charge",
 		},
 		{
+			Name: "webhook", play: deliveredFiveTimes,
+			Title:  "A webhook that is forged first, and then delivered five times at once",
+			Proves: "the signature comes before the store: a forger burns no event, and the event is handled once",
+		},
+		{
+			Name: "queue", play: consumerKilled,
+			Title:  "A queue delivers every order twice and more, while its consumer is killed again and again",
+			Proves: "transactional inbox: mark and effect are committed together, and every order is booked once",
+		},
+		{
 			Name: "large", play: large,
 			Title:  "A large answer",
 			Proves: "what is too large to keep reaches its first caller whole, and never runs again",

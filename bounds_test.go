@@ -225,3 +225,44 @@ func TestWorkThatIsNil(t *testing.T) {
 	wants(t, err, ibid.ErrInvalid)
 	must(t, e, order, returns("ran", new(int)))
 }
+
+// A caller that goes away while its key is claimed leaves a free key behind:
+// work on a dead context would leave an unknown outcome, of nothing.
+func TestCallerGoneBeforeTheWorkBegins(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		detach bool
+		runs   int
+	}{
+		{"work that obeys its caller does not begin", false, 0},
+		{"detached work does: it is claimed", true, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			n := new(endings)
+			f := &faults{Store: new(memstore.Store)}
+			e := newEngine(t, f, &ibid.Options{Observe: []func(context.Context, ibid.Event){n.observe}})
+			ctx, cancel := context.WithCancel(t.Context())
+			f.set(nil, func(_ context.Context, verb string, _ int) error {
+				if verb == "begin" {
+					cancel()
+				}
+				return nil
+			})
+			runs := 0
+			_, _, err := e.Do(ctx, with(ibid.Policy{Detach: tc.detach}), returns("ran", &runs))
+			if runs != tc.runs || errors.Is(err, context.Canceled) == tc.detach {
+				t.Fatalf("%d runs, %v", runs, err)
+			}
+			f.set(nil, nil)
+			must(t, e, order, returns("ran", &runs))
+			if runs != 1 {
+				t.Fatalf("%d runs in all", runs)
+			}
+			if got := n.take(); len(got) != 2 {
+				t.Fatalf("two calls ended as %v", got)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,7 +62,8 @@ func TestDrainLetsNoWaiterClaim(t *testing.T) {
 func TestMaxWaitersOverProcesses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		max, waiting int
+		max     int
+		waiting int64
 	}{{-1, 0}, {1, 1}, {2, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := new(memstore.Store)
@@ -77,7 +79,7 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Second)
-			waited := 0
+			var waited atomic.Int64
 			for _, id := range keys {
 				done.Go(func() {
 					call := with(ibid.Policy{Wait: time.Minute})
@@ -85,7 +87,7 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 					began := time.Now()
 					data, _, err := here.Do(t.Context(), call, returns("twice", new(int)))
 					if time.Since(began) > time.Second {
-						waited++
+						waited.Add(1)
 						if err != nil || string(data) != id {
 							t.Errorf("%q %v", data, err)
 						}
@@ -96,8 +98,8 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 				synctest.Wait()
 			}
 			done.Wait()
-			if waited != tc.waiting {
-				t.Errorf("MaxWaiters %d: %d calls waited", tc.max, waited)
+			if waited.Load() != tc.waiting {
+				t.Errorf("MaxWaiters %d: %d calls waited", tc.max, waited.Load())
 			}
 		})
 	}

@@ -30,7 +30,11 @@ type operation struct {
 
 func (e *Engine) do(ctx context.Context, call Call, work Work, codec Codec) ([]byte, Outcome, error) {
 	op, err := e.operation(call, codec)
-	if err == nil {
+	switch {
+	case err != nil:
+	case work == nil:
+		err = fmt.Errorf("%w: Do: the work is nil", ErrInvalid)
+	default:
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -63,8 +67,8 @@ func (e *Engine) operation(call Call, codec Codec) (op operation, err error) {
 	if err != nil {
 		return op, err
 	}
-	if (op.policy.Takeover == Probe) != (call.Probe != nil) {
-		return op, fmt.Errorf("%w: Call.Probe: it is required when Policy.Takeover is Probe, and only then", ErrInvalid)
+	if err := op.policy.checkProbe(call.Probe != nil); err != nil {
+		return op, err
 	}
 	op.key, op.fingerprint, op.probe, op.label = call.Key, call.Fingerprint, call.Probe, call.Label
 	op.codec, op.tx = codec, call.Tx

@@ -6,7 +6,8 @@ import (
 )
 
 // Drain shuts the engine down: from now on calls that would claim a key are
-// refused with ErrDraining, and replays are still served. It returns when all
+// refused with ErrDraining, those that wait for another attempt included, and
+// replays are still served. It returns when all
 // work has ended and nothing is owed to the store, or with ctx's error.
 func (e *Engine) Drain(ctx context.Context) error {
 	select {
@@ -32,6 +33,13 @@ func (g *gate) enter() bool {
 	}
 	g.inside++
 	return true
+}
+
+// closed reports whether calls that are inside, and wait, may no longer claim.
+func (g *gate) closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.empty != nil
 }
 
 func (g *gate) leave() {

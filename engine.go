@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -93,11 +94,15 @@ func New(ctx context.Context, store Store, opts *Options) (*Engine, error) {
 // Store returns the store that New was given.
 func (e *Engine) Store() Store { return e.store }
 
-// Check returns the error that Do would return for what is wrong with policy,
-// taken together with the engine's own: adapters call it when they are made.
-func (e *Engine) Check(policy *Policy) error {
-	_, err := e.policy(policy)
-	return err
+// Check returns the error that Do would return for what is wrong with the
+// policy of a call, taken together with the engine's own, when the call has a
+// Probe or has none: adapters call it when they are made.
+func (e *Engine) Check(policy *Policy, probes bool) error {
+	p, err := e.policy(policy)
+	if err != nil {
+		return err
+	}
+	return p.checkProbe(probes)
 }
 
 // Policy returns policy as the engine applies it, with the engine's own in
@@ -120,7 +125,9 @@ func (e *Engine) checkRequired(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%w: Options.Require: the store does not say what it survives", ErrInvalid)
 	}
-	desc, err := d.Describe(ctx)
+	limit := bound(ctx, e.opts.StoreTimeout)
+	defer limit.end()
+	desc, err := d.Describe(limit)
 	if err != nil {
 		return &StoreError{Verb: "describe", Err: err}
 	}
@@ -136,20 +143,25 @@ var checkKey = unkeyed.sum(purposeCheck, "where")
 func (e *Engine) checkSecret(ctx context.Context) error {
 	mine := e.digests.sum(purposeCheck, "what")
 	forever := Keep{Retain: maxDuration}
-	claim := Claim{Token: NewToken(), Lease: 10 * time.Second, Window: time.Hour, MaxTakeovers: -1}
+	// A claim that an engine died over lapses before another one gives up.
+	claim := Claim{Lease: e.opts.StoreTimeout, Window: time.Hour, MaxTakeovers: -1}
 	limit := bound(ctx, 2*e.opts.StoreTimeout)
 	defer limit.end()
 	for {
+		claim.Token = NewToken()
 		rec, err := e.store.Begin(limit, checkKey, claim)
 		if err != nil {
 			return &StoreError{Verb: "begin", Err: err}
 		}
 		switch {
 		case rec.OwnedBy(claim.Token):
-			if err := e.store.Complete(limit, checkKey, claim.Token, sealer{}.seal(checkKey, kindValue, mine[:]), forever); err != nil {
+			err := e.store.Complete(limit, checkKey, claim.Token, sealer{}.seal(checkKey, kindValue, mine[:]), forever)
+			if err == nil {
+				return nil
+			}
+			if !errors.Is(err, ErrClaimLost) { // or another engine took over: it may have another secret
 				return &StoreError{Verb: "complete", Err: err}
 			}
-			return nil
 		case rec.State == Completed:
 			_, theirs, err := sealer{}.open(checkKey, rec.Result)
 			if err != nil {

@@ -47,7 +47,8 @@ func (e *Engine) Inspect(ctx context.Context, key Digest) (Operation, error) {
 
 // List returns up to limit operations in one of states, or in any, of the
 // scope, or of all when it is "", in order of their digests, after the digest
-// after. Their results are left out.
+// after. Their results are left out. A page of fewer than limit is the last one.
+// A store may read all of its records for one page: only ctx bounds List.
 func (e *Engine) List(ctx context.Context, scope string, states []State, after Digest, limit int) ([]Operation, error) {
 	inspector, err := e.inspector()
 	if err != nil {
@@ -57,13 +58,16 @@ func (e *Engine) List(ctx context.Context, scope string, states []State, after D
 	if scope != "" {
 		filter.Scope = e.digests.sum(purposeScope, scope)
 	}
-	entries, err := inspector.List(ctx, filter, after, limit)
+	if limit <= 0 {
+		return nil, ctx.Err()
+	}
+	entries, err := inspector.List(ctx, filter, after, limit+1) // one may be the check record
 	if err != nil {
 		return nil, &StoreError{Verb: "list", Err: err}
 	}
 	ops := make([]Operation, 0, len(entries))
 	for _, en := range entries {
-		if en.Key != checkKey {
+		if en.Key != checkKey && len(ops) < limit {
 			ops = append(ops, Operation{Key: en.Key, Record: en.Record, Label: e.sealer.openLabel(en.Key, en.Record.Label)})
 		}
 	}
@@ -82,7 +86,9 @@ func (e *Engine) inspector() (Inspector, error) {
 // unknown. The zero Resolution records an empty result.
 type Resolution struct {
 	// NotDone says that the effect did not happen and no longer can: the key is
-	// freed. The other fields mean nothing then.
+	// freed. The other fields mean nothing then. Attempts that vanished and
+	// were taken over go on counting against MaxTakeovers: under Refuse such a
+	// key is not claimed again before it is forgotten.
 	NotDone bool
 	// Failure is recorded as an error marked with Final, when set.
 	Failure string
@@ -107,7 +113,7 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 		return ErrClaimLost
 	case rec.State == InProgress:
 		return &InProgressError{RetryAfter: max(rec.Lease, 1), Lease: rec.Lease}
-	case rec.State == Released:
+	case rec.State == Released && rec.Vanished > 0:
 		// The outcome of an earlier attempt than the last one is unknown. Only
 		// a claim can be completed, or released.
 		if token, err = e.reclaim(ctx, key, rec); err != nil {
@@ -120,7 +126,7 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 	defer limit.end()
 	verb := "release"
 	if r.NotDone {
-		err = e.store.Release(limit, key, token)
+		err = e.releaseOnly(limit, key, token)
 	} else {
 		verb = "complete"
 		kind, payload := kindValue, r.Value
@@ -132,6 +138,19 @@ func (e *Engine) Resolve(ctx context.Context, key Digest, token Token, r Resolut
 	}
 	if err != nil && !errors.Is(err, ErrClaimLost) {
 		return &StoreError{Verb: verb, Err: err}
+	}
+	return err
+}
+
+// releaseOnly releases the claim of token, and reports ErrClaimLost when it was
+// completed meanwhile, of which Release says nothing.
+func (e *Engine) releaseOnly(ctx context.Context, key Digest, token Token) error {
+	if err := e.store.Release(ctx, key, token); err != nil {
+		return err
+	}
+	rec, err := e.store.Look(ctx, key)
+	if err == nil && rec.Token == token && rec.State != Released {
+		err = ErrClaimLost
 	}
 	return err
 }
@@ -162,7 +181,9 @@ func (e *Engine) Forget(ctx context.Context, key Digest, token Token) error {
 	if err != nil {
 		return err
 	}
-	err = inspector.Forget(ctx, key, token, e.opts.Policy.Retain)
+	within := bound(ctx, e.opts.StoreTimeout)
+	defer within.end()
+	err = inspector.Forget(within, key, token, e.opts.Policy.Retain)
 	if err != nil && !errors.Is(err, ErrClaimLost) {
 		return &StoreError{Verb: "forget", Err: err}
 	}

@@ -183,3 +183,41 @@ func TestSweepKeepsTheStoreSmall(t *testing.T) {
 		}
 	})
 }
+
+// Release says nothing of a claim that was completed meanwhile; Resolve does.
+func TestResolveSaysThatTheOwnerWasFaster(t *testing.T) {
+	t.Parallel()
+	f := &faults{Store: new(memstore.Store)}
+	e := newEngine(t, f, nil)
+	e.Do(t.Context(), order, fails(context.Canceled))
+	op, err := e.Inspect(t.Context(), e.Digest(order.Key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(ctx context.Context, verb string, _ int) error {
+		if verb == "release" {
+			return f.Store.Complete(ctx, op.Key, op.Record.Token, []byte("owner's"), ibid.Keep{Retain: time.Hour})
+		}
+		return nil
+	}, nil)
+	wants(t, e.Resolve(t.Context(), op.Key, op.Record.Token, ibid.Resolution{NotDone: true}), ibid.ErrClaimLost)
+}
+
+// Nothing is unknown of a key whose only attempts failed, nor of a forgotten one.
+func TestResolveNeedsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, nil, nil)
+	key := e.Digest(order.Key)
+	e.Do(t.Context(), order, fails(errCut))
+	op, _ := e.Inspect(t.Context(), key)
+	wants(t, e.Resolve(t.Context(), key, op.Record.Token, ibid.Resolution{}), ibid.ErrInvalid)
+	if err := e.Forget(t.Context(), key, op.Record.Token); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, e.Resolve(t.Context(), key, ibid.Token{}, ibid.Resolution{}), ibid.ErrInvalid)
+	runs := 0
+	must(t, e, order, returns("", &runs))
+	if runs != 1 {
+		t.Fatal("the key was not free")
+	}
+}

@@ -183,6 +183,14 @@ func (p Policy) check() error {
 	return nil
 }
 
+// checkProbe returns an error when a call has a Probe that is never asked, or has none.
+func (p Policy) checkProbe(probes bool) error {
+	if (p.Takeover == Probe) != probes {
+		return fmt.Errorf("%w: Call.Probe: it is required when Policy.Takeover is Probe, and only then", ErrInvalid)
+	}
+	return nil
+}
+
 // claim returns what the policy asks of the store.
 func (p Policy) claim() Claim {
 	c := Claim{Lease: p.Lease, Window: p.Retain, MaxTakeovers: p.MaxTakeovers, MaxAttempts: p.MaxAttempts}

@@ -17,7 +17,7 @@ import (
 func Do[T any](ctx context.Context, e *Engine, call Call, fn func(context.Context) (T, error)) (T, Outcome, error) {
 	var value T
 	unkept := false
-	data, out, err := e.do(ctx, call, func(ctx context.Context) ([]byte, error) {
+	work := func(ctx context.Context) ([]byte, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return nil, err
@@ -31,17 +31,23 @@ func Do[T any](ctx context.Context, e *Engine, call Call, fn func(context.Contex
 			return nil, &notKeptError{err}
 		}
 		return data, nil
-	}, e.opts.Codec)
+	}
+	if fn == nil {
+		work = nil
+	}
+	data, out, err := e.do(ctx, call, work, e.opts.Codec)
+	var own *notKeptError // and not the ErrNotKept of whoever took over
 	switch {
-	case unkept && errors.Is(err, ErrNotKept):
+	case unkept && errors.As(err, &own):
 		return value, out, nil
 	case err != nil:
 		return *new(T), out, err
 	}
-	if err := e.opts.Codec.Unmarshal(data, &value); err != nil {
-		return *new(T), out, fmt.Errorf("%w: result is no %T: %w", ErrDamaged, value, err)
+	var recorded T // value may hold what an attempt that was run again returned
+	if err := e.opts.Codec.Unmarshal(data, &recorded); err != nil {
+		return *new(T), out, fmt.Errorf("%w: result is no %T: %w", ErrDamaged, recorded, err)
 	}
-	return value, out, nil
+	return recorded, out, nil
 }
 
 // ProbeFor returns the Prober of work that returns a T, for Call.Probe with Do
@@ -66,7 +72,8 @@ type FuncOptions[In, Out any] struct {
 	Key func(In) Key
 	// Policy overrides the engine's policy; nil overrides nothing.
 	Policy *Policy
-	// Probe is asked under the Probe policy. See Call.Probe.
+	// Probe is asked when a vanished attempt was taken over. Required when the
+	// policy is Probe, and only then.
 	Probe func(context.Context, In) (Found, Out, error)
 }
 
@@ -75,7 +82,8 @@ type FuncOptions[In, Out any] struct {
 // default key; it must not change while records are kept, and differ from that
 // of every other function of the engine. Errors are those of Do.
 //
-// Func panics on an empty name and on a Policy that the engine refuses.
+// Func panics on an empty name, on fn being nil, and on a Policy that the engine
+// refuses, or that asks a Probe that is not there.
 func Func[In, Out any](e *Engine, name string, fn func(context.Context, In) (Out, error), opts *FuncOptions[In, Out]) func(context.Context, In) (Out, error) {
 	var o FuncOptions[In, Out]
 	if opts != nil {
@@ -84,7 +92,10 @@ func Func[In, Out any](e *Engine, name string, fn func(context.Context, In) (Out
 	if name == "" {
 		panic("ibid: Func: name is empty")
 	}
-	if err := e.Check(o.Policy); err != nil {
+	if fn == nil {
+		panic("ibid: Func " + name + ": fn is nil")
+	}
+	if err := e.Check(o.Policy, o.Probe != nil); err != nil {
 		panic("ibid: Func " + name + ": " + err.Error())
 	}
 	return func(ctx context.Context, in In) (Out, error) {

@@ -222,3 +222,31 @@ func TestPreparedCompletion(t *testing.T) {
 		t.Fatalf("outside of work: %v", err)
 	}
 }
+
+func TestFuncThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	probing := newEngine(t, nil, &ibid.Options{Policy: ibid.Policy{Takeover: ibid.Probe}})
+	work := func(context.Context, int) (int, error) { return 0, nil }
+	probe := func(context.Context, int) (ibid.Found, int, error) { return 0, 0, nil }
+	for _, tc := range []struct {
+		why  string
+		make func()
+	}{
+		{"its records would be those of every other without a name", func() { ibid.Func(probing, "", work, nil) }},
+		{"a claim would be taken for nothing", func() { ibid.Func[int, int](newEngine(t, nil, nil), "f", nil, nil) }},
+		{"every call would be refused: there is nothing to ask", func() { ibid.Func(probing, "f", work, nil) }},
+		{"every call would be refused: the probe is never asked", func() {
+			ibid.Func(newEngine(t, nil, nil), "f", work, &ibid.FuncOptions[int, int]{Probe: probe})
+		}},
+	} {
+		t.Run(tc.why, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("it was accepted")
+				}
+			}()
+			tc.make()
+		})
+	}
+	ibid.Func(probing, "f", work, &ibid.FuncOptions[int, int]{Probe: probe})
+}

@@ -19,7 +19,7 @@ import (
 type flights struct {
 	mu      sync.Mutex
 	m       map[flightKey]*flight
-	waiting int         // calls that do not lead
+	waiting int         // calls that do not lead, and those that lead and poll
 	some    atomic.Bool // false: m is empty
 }
 
@@ -95,6 +95,9 @@ func (e *Engine) busy(ctx context.Context, op *operation) ([]byte, Outcome, erro
 func (e *Engine) lead(ctx context.Context, op *operation, f *flight, work Work, began time.Time) ([]byte, Outcome, error) {
 	asked := false
 	for {
+		if e.gate.closed() {
+			return e.drained(ctx, op)
+		}
 		a, rec, err := e.begin(ctx, op)
 		if asked {
 			e.waited(ctx, op, began)
@@ -108,8 +111,12 @@ func (e *Engine) lead(ctx context.Context, op *operation, f *flight, work Work, 
 			e.flights.publish(op.digest, rec)
 			return e.answer(ctx, op, rec)
 		}
+		if !e.flights.mayWait(e.opts.MaxWaiters) {
+			return e.answer(ctx, op, rec)
+		}
 		asked = true
 		rec, err = e.poll(ctx, op, f, rec, op.policy.Wait-time.Since(began))
+		e.flights.count(-1)
 		switch {
 		case err != nil:
 			return e.refuse(ctx, op, work, err)
@@ -225,6 +232,17 @@ func (fs *flights) leave(op *operation, f *flight) {
 func (fs *flights) remove(k flightKey) {
 	delete(fs.m, k)
 	fs.some.Store(len(fs.m) > 0)
+}
+
+// mayWait counts a call that leads as one that waits; false when as many wait as may.
+func (fs *flights) mayWait(maxWaiting int) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.waiting >= maxWaiting {
+		return false
+	}
+	fs.waiting++
+	return true
 }
 
 // count moves a call between those that wait and the one that leads.

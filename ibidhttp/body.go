@@ -13,6 +13,7 @@ import (
 var (
 	errBodyTooLarge   = errors.New("the request body is too large")
 	errBodyUnreadable = errors.New("the request body could not be read to its end")
+	errBodyGone       = errors.New("something in front has read the request body")
 )
 
 // readBody appends the whole body to buf, up to limit bytes; a negative limit
@@ -41,6 +42,20 @@ func readBody(buf []byte, r *http.Request, limit int64) ([]byte, error) {
 		case err != nil:
 			return buf, bodyError(err)
 		}
+	}
+}
+
+// bodyGone reports whether something in front, a parser of forms say, has read the
+// body and not put it back: what is left does not tell one request from another.
+func bodyGone(r *http.Request) bool {
+	return r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
+}
+
+// removeFiles deletes the temporary files of a form that the handler parsed of
+// r, a copy of the request of: net/http deletes those of its own request only.
+func removeFiles(r, of *http.Request) {
+	if r.MultipartForm != nil && r.MultipartForm != of.MultipartForm {
+		_ = r.MultipartForm.RemoveAll() // the operating system clears what is left
 	}
 }
 

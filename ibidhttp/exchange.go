@@ -75,7 +75,9 @@ func (x *exchange) handle(ctx context.Context, h http.Handler) {
 	} else {
 		w.header = make(http.Header)
 	}
-	h.ServeHTTP(w, x.request(ctx, &w.body))
+	r := x.request(ctx, &w.body)
+	defer removeFiles(r, x.r)
+	h.ServeHTTP(w, r)
 	w.finish()
 }
 

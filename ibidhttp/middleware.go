@@ -63,9 +63,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	p, guarded := x.prepare()
 	switch {
 	case !guarded && p.status == 0:
-		r := x.unguarded()
+		passed := x.unguarded()
 		x.recycle()
-		next.ServeHTTP(w, r)
+		defer removeFiles(passed, r)
+		next.ServeHTTP(w, passed)
 		return
 	case p.status != 0:
 		p.write(w, r)
@@ -104,6 +105,9 @@ func (x *exchange) prepare() (p problem, guarded bool) {
 	}
 	if x.body, err = readBody(x.body[:0], r, m.o.MaxBody); err != nil {
 		return bodyProblem(err), false
+	}
+	if len(x.body) == 0 && bodyGone(r) {
+		return bodyProblem(errBodyGone), false
 	}
 	x.bodyRead = true
 	if m.o.Key.needsBody() {
@@ -215,6 +219,12 @@ func bodyProblem(err error) problem {
 		return problem{
 			typ: TypeBodyTooLarge, title: "Body too large", status: http.StatusRequestEntityTooLarge, closing: true,
 			detail: "The request body is larger than a request with an idempotency key may have. Nothing was carried out.",
+		}
+	}
+	if errors.Is(err, errBodyGone) {
+		return problem{
+			typ: TypeMisconfigured, title: "Cannot guard this request", status: http.StatusInternalServerError,
+			detail: "Something in front of the idempotency check has read the request body, so that requests cannot be told apart. Nothing was carried out. The operator of this service must look into it.",
 		}
 	}
 	return problem{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/ibidhttp"
+	"github.com/ibid-go/ibid/memstore"
 )
 
 func TestARetryGetsTheFirstAnswer(t *testing.T) {
@@ -296,4 +297,23 @@ func TestOptionsThatCannotBeUsedAreRefusedByName(t *testing.T) {
 			make()
 		})
 	}
+}
+
+// The engine's own policy counts, too: a route without a probe would answer
+// every request with 500.
+func TestEngineThatProbesNeedsAProbe(t *testing.T) {
+	t.Parallel()
+	engine, err := ibid.New(t.Context(), new(memstore.Store), &ibid.Options{Policy: ibid.Policy{Takeover: ibid.Probe}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ibidhttp.New(engine, ibidhttp.SharedByAll, &ibidhttp.Options{Probe: func(http.ResponseWriter, *http.Request) ibid.Found { return 0 }})
+	ibidhttp.New(engine, ibidhttp.SharedByAll, &ibidhttp.Options{Policy: &ibid.Policy{Takeover: ibid.Retry}})
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, ibid.ErrInvalid) || !strings.Contains(err.Error(), "Options.Probe") {
+			t.Errorf("got %v, want ErrInvalid that names Options.Probe", err)
+		}
+	}()
+	ibidhttp.New(engine, ibidhttp.SharedByAll, nil)
+	t.Error("a route without a probe was accepted")
 }

@@ -168,10 +168,11 @@ func (opts *Options) complete(engine *ibid.Engine, scope Scope) (*settings, erro
 	if o.Probe != nil && o.policy.Takeover == ibid.Refuse {
 		o.policy.Takeover = ibid.Probe
 	}
-	if (o.Probe != nil) != (o.policy.Takeover == ibid.Probe) {
-		return nil, invalid("Options.Probe: it is required when Policy.Takeover is Probe, and only then")
-	}
-	if err := engine.Check(&o.policy); err != nil {
+	switch err := engine.Check(&o.policy, o.Probe != nil); {
+	case err == nil:
+	case engine.Check(&o.policy, o.Probe == nil) == nil:
+		return nil, invalid("Options.Probe: it is required when the takeover policy, the engine's own included, is Probe, and only then")
+	default:
 		return nil, invalid("Options.Policy: %v", err)
 	}
 	if err := o.completeKey(); err != nil {

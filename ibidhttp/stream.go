@@ -20,7 +20,9 @@ func (x *exchange) stream(ctx context.Context) ([]byte, error) {
 	w := &streamer{w: x.w}
 	body := &requestBody{}
 	defer body.Close() // never fails
-	x.next.ServeHTTP(w, x.request(ctx, body))
+	r := x.request(ctx, body)
+	defer removeFiles(r, x.r)
+	x.next.ServeHTTP(w, r)
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}

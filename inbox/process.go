@@ -44,7 +44,9 @@ func (c *Consumer) Process(ctx context.Context, m Message, keepAlive func(contex
 	}
 	beat := startHeartbeat(ctx, keepAlive, c.opts.AckTimeout/3)
 	defer beat.stop()
+	ran := false
 	data, out, err := c.engine.Do(ctx, call, func(ctx context.Context) ([]byte, error) {
+		ran = true
 		if beat != nil {
 			// A cancelled context means that the claim is lost or MaxRun over: then
 			// the broker may give the message to another.
@@ -56,6 +58,11 @@ func (c *Consumer) Process(ctx context.Context, m Message, keepAlive func(contex
 		}
 		return collected.encode()
 	})
+	if ran && out.Replayed {
+		// Another attempt took over and has its result recorded. Its delivery is
+		// the one to acknowledge.
+		return Decision{Verdict: Leave, Err: ibid.ErrClaimLost, Replayed: true, Attempt: out.Attempt}
+	}
 	d := c.decide(ctx, m, out, err)
 	if d.Verdict == Ack && err == nil {
 		c.emit(ctx, m, data, &d)

@@ -117,6 +117,21 @@ func TestAClaimThatWasLostIsNotAcknowledged(t *testing.T) {
 	})
 }
 
+func TestALoserDoesNotAcknowledgeTheWinnersResult(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, ibid.Retry, &inbox.Options{Policy: ibid.Policy{Lease: time.Second, Wait: -1}})
+		b.store.set("extend", true)
+		first := make(chan inbox.Decision)
+		go func() {
+			first <- b.process(func(context.Context) error { time.Sleep(time.Minute); return nil })
+		}()
+		time.Sleep(2 * time.Second)
+		b.want(b.process(b.effect), inbox.Ack, nil, 1)
+		b.want(<-first, inbox.Leave, ibid.ErrClaimLost, 1)
+	})
+}
+
 func TestSameIDWithAnotherBodyIsRejected(t *testing.T) {
 	t.Parallel()
 	var dead []error

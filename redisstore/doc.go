@@ -28,8 +28,8 @@
 // store that decides, or a guard.
 //
 // A first run costs two commands, a replay one, a conflict two at most, and each
-// is one round trip. On top of that comes one TIME when the process starts, and
-// in every ten minutes in which it completed nothing.
+// is one round trip. On top of that comes one TIME in a minute, three at most
+// when the process starts.
 //
 // A record is one string under the prefix and, in braces, the 32 bytes of the
 // key's digest. Only the server's clock judges leases and windows. The key's
@@ -50,8 +50,13 @@
 // called. It does not wait for replicas (WAIT): a record that a replica has
 // acknowledged may still be lost with a failover that picks another one.
 //
-// Fences grow across windows as long as the clocks of the servers of a cluster
-// differ by less than a window, and a call takes less than that.
+// The fence that begins a window is taken from an estimate of the server's
+// clock. It grows across windows as long as nobody sets that clock back, the clocks
+// of a cluster's servers differ by less than a window, and Begin takes less than
+// one.
+//
+// Where somebody set the server's clock forward, a result whose key is
+// remembered may be replayed for up to a minute after its end.
 //
 // List reads the names of all keys for each page. It is for operators.
 package redisstore

@@ -1,5 +1,5 @@
 // Package sqlstore keeps ibid's records in an SQL database, through
-// database/sql and any driver. It speaks SQLite.
+// database/sql and any driver. It speaks SQLite, and MySQL or MariaDB.
 //
 //	db, err := sql.Open("sqlite", "file:payments.db?_pragma=synchronous(FULL)&_txlock=immediate")
 //	if err != nil {

@@ -18,7 +18,8 @@ type keysCommand struct {
 	Get     keysGetCommand     `cmd:"" help:"Show what is kept of a key."`
 	List    keysListCommand    `cmd:"" help:"List keys."`
 	Resolve keysResolveCommand `cmd:"" help:"Say what the outcome of a key was that nobody could tell."`
-	Forget  keysForgetCommand  `cmd:"" help:"Drop what is kept of a key: the next request runs again."`
+	Forget  keysForgetCommand  `cmd:"" help:"Drop what is kept of a key: the next request runs again, with derived keys of its own."`
+	Requeue keysRequeueCommand `cmd:"" help:"Let the same request run again, with the same derived keys."`
 }
 
 // storeFlags name a store that a service uses.

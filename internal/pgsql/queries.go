@@ -27,6 +27,7 @@ type Queries struct {
 	table                        string
 	begin, write, look           string
 	manyBegin, manyWrite         string
+	insert, lookLock             string
 	watch, sweep, list, describe string
 }
 
@@ -56,7 +57,7 @@ func NewQueries(table string) (*Queries, error) {
 	q := &Queries{
 		table: table,
 		begin: expand("ask_begin", table), write: expand("ask_write", table), look: expand("look", table),
-		manyBegin: expand("many_begin", table), manyWrite: expand("many_write", table),
+		manyBegin: expand("many_begin", table), manyWrite: expand("many_write", table), insert: expand("insert", table), lookLock: expand("look_lock", table),
 		watch: expand("watch", table), sweep: expand("sweep", table), list: expand("list", table), describe: expand("describe", table),
 	}
 	return q, nil

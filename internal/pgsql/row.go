@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/ibid-go/ibid"
@@ -53,11 +52,14 @@ const (
 	typeBytea = 17
 )
 
-// sound reports whether the columns are as they were written: sum is the beginning
-// of the SHA-256 of them all, in the form in which the server sends a record (record_send): the
+// sound reports whether the columns are as they were written.
+func (r *row) sound() bool { return bytes.Equal(r.sum, r.checksum()) }
+
+// checksum returns what sum must be: the beginning of the SHA-256 of all
+// columns, in the form in which the server sends a record (record_send): the
 // number of columns and, of each, its type and its length before its bytes, all
 // big-endian.
-func (r *row) sound() bool {
+func (r *row) checksum() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 320+len(r.label)+len(r.steps)), 16)
 	long := func(n *int64) {
 		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, typeInt8<<32|8), uint64(*n))
@@ -97,7 +99,7 @@ func (r *row) sound() bool {
 		plain(r.resultSum)
 	}
 	sum := sha256.Sum256(b)
-	return bytes.Equal(r.sum, sum[:8])
+	return sum[:8]
 }
 
 // view returns the record at key as a caller sees it. ErrDamaged reports a row
@@ -145,6 +147,8 @@ func micros(d time.Duration) int64 {
 	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func resultSum(result []byte) int32 { return int32(crc32.Checksum(result, castagnoli)) }
+// resultSum is the beginning of the SHA-256 of a result.
+func resultSum(result []byte) int32 {
+	sum := sha256.Sum256(result)
+	return int32(binary.BigEndian.Uint32(sum[:4]))
+}

@@ -86,7 +86,7 @@ func (b *natsBroker) Consume(ctx context.Context, c *inbox.Consumer, work func(c
 	if err != nil {
 		return err
 	}
-	running, err := b.queue.Consume(func(msg jetstream.Msg) { handler(lossy{msg, &b.lose}) }, jetstream.PullMaxMessages(1))
+	running, err := b.queue.Consume(func(msg jetstream.Msg) { handler(lossy{msg, &b.lose}) })
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,11 @@ var databases = []database{{
 	name: "SQLite", oneWriter: true, busy: 5, // four readers, and the one that writes
 	fresh:  func(t testing.TB) string { return filepath.Join(tempDir(t), "ibid.db") },
 	open:   openSQLite,
-	poison: "INSERT OR ROLLBACK INTO only VALUES (1)",
+	poison: "INSERT OR ROLLBACK INTO single VALUES (1)",
+}, {
+	name: "PostgreSQL", busy: 1,
+	fresh: freshPostgres, open: openPgx,
+	poison: "INSERT INTO single VALUES (1)",
 }}
 
 func openSQLite(ctx context.Context, where string, _ int) (*opened, error) {
@@ -101,7 +105,7 @@ func openSQLite(ctx context.Context, where string, _ int) (*opened, error) {
 // that an effect that happened twice shows.
 const tables = `CREATE TABLE IF NOT EXISTS ledger (id VARCHAR(64), part VARCHAR(16));
 CREATE TABLE IF NOT EXISTS naive (id VARCHAR(64));
-CREATE TABLE IF NOT EXISTS only (id INTEGER PRIMARY KEY)`
+CREATE TABLE IF NOT EXISTS single (id INTEGER PRIMARY KEY)`
 
 func tempDir(t testing.TB) string {
 	t.Helper()

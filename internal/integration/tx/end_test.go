@@ -118,7 +118,7 @@ func TestCommitOutlivesItsCaller(t *testing.T) {
 func TestSwallowedErrorCommitsNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bench) {
-		if err := b.auto(t.Context(), "INSERT INTO only VALUES (1)"); err != nil {
+		if err := b.auto(t.Context(), "INSERT INTO single VALUES (1)"); err != nil {
 			t.Fatal(err)
 		}
 		call, id := b.newCall()

@@ -39,14 +39,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	for _, stop := range servers {
-		stop()
+	if shared.server != nil {
+		shared.server.Stop()
 	}
 	os.Exit(code)
 }
-
-// servers are ended when the tests are over.
-var servers []func()
 
 // points are where a process is killed, in the order in which it passes them.
 var points = []string{"before mark", "after mark", "mid work", "after effect", "before commit", "after commit", "before answer", "after answer"}
@@ -98,7 +95,7 @@ func child() error {
 		var e *ibid.Engine
 		if e, err = newEngine(ctx, o); err == nil {
 			var v string
-			if v, err = orderOfSteps(ctx, e, o, id, reach); err == nil {
+			if v, err = orderOfSteps(ctx, e, o, id, 500*time.Millisecond, reach); err == nil {
 				fmt.Println("answer:", v)
 			}
 		}

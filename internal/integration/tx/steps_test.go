@@ -74,9 +74,9 @@ func TestStepTxOfALostClaimIsRolledBack(t *testing.T) {
 
 // orderOfSteps is an operation of a step elsewhere, which the ledger stands for, and
 // one in a transaction, with a point between everything.
-func orderOfSteps(ctx context.Context, e *ibid.Engine, o *opened, id string, reach func(string)) (string, error) {
+func orderOfSteps(ctx context.Context, e *ibid.Engine, o *opened, id string, lease time.Duration, reach func(string)) (string, error) {
 	call := orderCall(o, id, nil)
-	call.Policy = &ibid.Policy{Lease: 300 * time.Millisecond, MaxTakeovers: -1}
+	call.Policy = &ibid.Policy{Lease: lease, MaxTakeovers: -1}
 	v, _, err := steps.Run(ctx, e, call, func(ctx context.Context, op *steps.Op) (string, error) {
 		reach("before mark")
 		charge, err := steps.Step(ctx, op, "charge", func(ctx context.Context, info steps.StepInfo) (string, error) {
@@ -129,7 +129,7 @@ func TestStepsResumeAfterAKill(t *testing.T) {
 					t.Errorf("%s: it answered %q", point, said)
 				}
 				for range 2 {
-					v, err := orderOfSteps(t.Context(), b.engine, b.opened, id, func(string) {})
+					v, err := orderOfSteps(t.Context(), b.engine, b.opened, id, 0, func(string) {})
 					if err != nil || v != want {
 						t.Errorf("%s: %q, %v", point, v, err)
 					}

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS TABLE_NAME (
 	attempt     int4     NOT NULL,
 	vanished    int4     NOT NULL,
 	generation  int4     NOT NULL,
-	result_sum  int4,              -- CRC-32C of result, of a completed record
+	result_sum  int4,              -- beginning of the SHA-256 of result, of a completed record
 	version     int2     NOT NULL, -- of this layout; a program changes no row of another
 	state       int2     NOT NULL, -- released, held, completed
 	waited      bool     NOT NULL DEFAULT false, -- someone listens for the end of this claim

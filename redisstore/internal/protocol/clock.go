@@ -59,8 +59,9 @@ func (c *clock) now(ctx context.Context, conn Conn) (int64, error) {
 		if err := c.ask(ctx, conn); err != nil {
 			return 0, err
 		}
+		t = c.since()
 	}
-	return c.ahead.Load() + int64(c.since()), nil
+	return c.ahead.Load() + int64(t), nil
 }
 
 // ask learns from the quickest of a few answers.

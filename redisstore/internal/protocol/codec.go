@@ -195,7 +195,12 @@ func section(key *ibid.Digest, kind byte, b []byte) (content, rest []byte, ok bo
 }
 
 // prefix is the head and body without waited, as swap compares them.
-func (v *value) prefix() string { return string(v.raw[:waitedAt]) + string(v.raw[headLen:]) }
+func (v *value) prefix() string {
+	if len(v.raw) < headLen {
+		return string(v.raw)
+	}
+	return string(v.raw[:waitedAt]) + string(v.raw[headLen:])
+}
 
 // at returns the record as it is at now, when its key has left to live.
 func (v *value) at(now, left int64) record.Record {

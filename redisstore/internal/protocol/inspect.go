@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,11 +118,16 @@ func (s *Store) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, w
 	}
 	for !a.applied {
 		v, err := a.read(&key)
-		if err != nil {
+		r := v.at(v.now, v.left)
+		switch {
+		case errors.Is(err, ibid.ErrDamaged) && token.IsZero():
+			// What stands is compared whole, as nothing in it can be trusted.
+			r = record.Damaged(a.now)
+			v.raw = a.old
+		case err != nil:
 			return err
 		}
-		r := v.at(v.now, v.left)
-		if err := r.Forget(token, window, v.now); err != nil {
+		if err := r.Forget(token, window, a.now); err != nil {
 			return err
 		}
 		if a, err = s.run(ctx, swap, name, v.prefix(), forgotten(&key, &r), strconv.FormatInt(millis(window), 10), "-1", "0"); err != nil {

@@ -164,6 +164,9 @@ func (s *Store) Complete(ctx context.Context, key ibid.Digest, token ibid.Token,
 	at := len(b) + 1
 	b = appendResult(b, &key, over, result)
 	a, err := s.run(ctx, complete, s.key(&key), known, text(b), strconv.FormatInt(retain+remember, 10), strconv.Itoa(at))
+	if err == nil && a.applied && a.old == nil {
+		return nil // the claim stood as this process wrote it
+	}
 	v, err := s.stood(&key, a, err)
 	if errors.Is(err, ibid.ErrClaimLost) {
 		if r := v.at(v.now, v.left); r.State(v.now) == ibid.Completed && r.Token == token && bytes.Equal(r.Result, result) {
@@ -197,8 +200,6 @@ func (s *Store) stood(key *ibid.Digest, a answer, err error) (v value, _ error) 
 	switch {
 	case err != nil:
 		return v, err
-	case a.applied && a.old == nil:
-		return v, nil // as this process wrote it
 	case a.applied:
 		return decode(key, a.old, true)
 	}

@@ -30,9 +30,10 @@ type Server struct {
 	args []string
 	env  []string
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
-	log bytes.Buffer
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	log   *bytes.Buffer // of cmd
+	ended chan struct{} // closed when cmd has
 }
 
 // Start starts a server that ends with the test. args are its settings, as on
@@ -100,10 +101,10 @@ func (s *Server) start() error {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--daemonize", "no", "--pidfile", filepath.Join(s.Dir, "pid"),
 	}, s.args...)
-	s.log.Reset()
 	cmd := exec.Command("redis-server", args...)
 	cmd.Env = append(os.Environ(), s.env...)
-	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	s.log = new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = s.log, s.log
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (s *Server) start() error {
 		cmd.Wait()
 		close(ended)
 	}()
-	s.cmd = cmd
+	s.cmd, s.ended = cmd, ended
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		select {
 		case <-ended:
@@ -134,12 +135,10 @@ func (s *Server) start() error {
 // Kill ends the server at once, as kill -9 does.
 func (s *Server) Kill() {
 	s.signal(syscall.SIGKILL)
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		c, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			return
-		}
-		c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		<-s.ended
 	}
 }
 

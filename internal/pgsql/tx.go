@@ -1,0 +1,105 @@
+package pgsql
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ibid-go/ibid"
+)
+
+// Transactional mode: the key is held by an advisory lock of the transaction, and
+// the record is written last. Whoever dies leaves nothing behind.
+const (
+	// Lock waits for the lock of a transaction, as long as LockTimeout allows.
+	Lock = "SELECT pg_advisory_xact_lock($1)"
+	// ReadLockTimeout and SetLockTimeout are of this transaction.
+	ReadLockTimeout = "SELECT current_setting('lock_timeout')"
+	SetLockTimeout  = "SELECT set_config('lock_timeout', $1, true)"
+
+	lockNotAvailable = "55P03"
+	uniqueViolation  = "23505"
+)
+
+// LockKey is the number of key's advisory lock. Two keys that share one
+// wait for each other, and no more.
+func (q *Queries) LockKey(key ibid.Digest) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(q.table))
+	return int64(binary.BigEndian.Uint64(key[:8]) ^ h.Sum64())
+}
+
+// LockTimeout is d as the server takes it. 0 would be no limit.
+func LockTimeout(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64((d+time.Millisecond-1)/time.Millisecond)), 10)
+}
+
+// LockTimedOut reports that a lock was not granted in time.
+func LockTimedOut(err error) bool { return state(err) == lockNotAvailable }
+
+// Duplicate reports that a row with the key stands already.
+func Duplicate(err error) bool { return state(err) == uniqueViolation }
+
+// Under is what LookTx found.
+type Under struct {
+	Record ibid.Record
+	Locked bool  // the transaction has the lock of the key
+	Stands bool  // there is a row, if only one that is no longer kept
+	Now    int64 // the server's clock, in microseconds
+}
+
+// LookTx is Look, and takes the lock of the key if nobody has it.
+func (q *Queries) LookTx(key ibid.Digest, answer *Under) *Call {
+	var r row
+	var standby, locked bool
+	return &Call{
+		SQL: q.lookLock, Args: []any{key[:], q.LockKey(key)}, Dest: r.dest(&standby, &locked),
+		done: func(bool) (err error) {
+			*answer = Under{Locked: locked, Stands: r.key != nil, Now: r.now}
+			switch {
+			case standby:
+				return errStandby
+			case r.key != nil:
+				answer.Record, err = r.view(key, true)
+			}
+			return err
+		},
+	}
+}
+
+// Insert writes the record of claim, complete from the first, where no row
+// stands. now is the server's clock, in microseconds. It returns no row.
+func (q *Queries) Insert(key ibid.Digest, c ibid.Claim, fence, now int64, result []byte, keep ibid.Keep) (query string, args []any) {
+	if result == nil {
+		result = []byte{}
+	}
+	var (
+		version, state                = int16(layout), int16(stateDone)
+		attempt, vanished, generation = int32(1), int32(0), int32(0)
+		resultSum                     = resultSum(result)
+		leaseEnd                      int64
+	)
+	windowEnd := now + micros(keep.Retain)
+	gone := windowEnd + micros(keep.Remember)
+	r := row{
+		key: key[:], version: &version, state: &state, token: c.Token[:], fence: &fence,
+		attempt: &attempt, vanished: &vanished, generation: &generation,
+		fingerprint: digest(c.Fingerprint), scope: c.Scope[:], label: bytesOrNil(c.Label),
+		leaseEnd: &leaseEnd, windowEnd: &windowEnd, gone: &gone, resultSum: &resultSum,
+	}
+	return q.insert, []any{
+		r.key, version, state, r.token, fence, attempt, vanished, generation, r.fingerprint, r.scope, r.label,
+		windowEnd, gone, resultSum, result, r.checksum(),
+	}
+}
+
+// Constraint is the name of the one that keeps keys unique.
+func (q *Queries) Constraint() string {
+	_, base, qualified := strings.Cut(q.table, ".")
+	if !qualified {
+		base = q.table
+	}
+	return base + "_pkey"
+}

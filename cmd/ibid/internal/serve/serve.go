@@ -1,4 +1,5 @@
-// Package serve runs the payments service with ibid around its two POST routes.
+// Package serve runs the payments service with ibid around its two POST routes,
+// and the shop of package orders where it is asked to.
 package serve
 
 import (
@@ -185,6 +186,18 @@ func welcome(out io.Writer, addr *net.TCPAddr, opts Options) {
 Send the first again, with another amount, or with a fault: -H 'Demo-Delay: 2s' before the charge, -H 'Demo-Hold: 2s' after it,
 -H 'Demo-Fail: 503-before', or 500-after, panic-after, exit-after.
 `, host)
+	if opts.Shop != "" && opts.Provider != "" {
+		fmt.Fprintf(out, `
+	curl -X PUT http://%[1]s/stock/cup -d 20
+	curl -i http://%[1]s/orders -H 'X-User-ID: alice' -H 'Idempotency-Key: "k-1"' \
+	     -d '{"order_id":"o-1","item":"cup","quantity":1,"amount":3000,"currency":"TWD"}'
+	curl 'http://%[1]s/books?order_id=o-1&item=cup'
+	curl %[2]s/charges?order_id=o-1
+
+Kill the process where an order stops: -H 'Demo-Stop: charging', or reserve, charge, order, receipt, answer. The provider: -H 'Demo-Provider: lose',
+or slow, decline.
+`, host, opts.Provider)
+	}
 }
 
 // routes puts one middleware around each POST route: they differ in how they

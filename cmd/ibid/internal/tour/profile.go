@@ -15,6 +15,9 @@ type profile struct {
 	answerTimeout                   time.Duration
 	failOpen                        bool
 	book                            string // names the file of its payments; "" is "main"
+	shop                            string // names the file of its orders; "" serves none
+	provider                        string // URL of the provider; "" serves no orders
+	recover                         time.Duration
 }
 
 func (p profile) args(t *tour) []string {
@@ -42,10 +45,16 @@ func (p profile) args(t *tour) []string {
 	if p.takeover != "" {
 		args = append(args, "--takeover", p.takeover)
 	}
+	if p.shop != "" {
+		args = append(args, "--shop", filepath.Join(t.dir, p.shop+".orders"), "--seal-key", "1:"+t.sealKeyFile())
+	}
+	if p.provider != "" {
+		args = append(args, "--provider", p.provider)
+	}
 	for _, f := range []struct {
 		name string
 		d    time.Duration
-	}{{"--lease", p.lease}, {"--max-run", p.maxRun}, {"--retain", p.retain}, {"--remember", p.remember}, {"--answer-timeout", p.answerTimeout}} {
+	}{{"--lease", p.lease}, {"--max-run", p.maxRun}, {"--retain", p.retain}, {"--remember", p.remember}, {"--answer-timeout", p.answerTimeout}, {"--recover", p.recover}} {
 		if f.d != 0 {
 			args = append(args, f.name, f.d.String())
 		}

@@ -3,6 +3,7 @@ package tour
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -91,6 +92,9 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, fmt.Errorf("make the tour's folder: %w", err)
 	}
 	defer os.RemoveAll(t.dir)
+	if err := t.writeSealKey(); err != nil {
+		return Report{}, err
+	}
 	if opts.Store == "" {
 		if err := t.ownStore(); err != nil {
 			return Report{}, err
@@ -164,6 +168,18 @@ func (t *tour) ownStore() error {
 	t.opts.Survives = ibid.ProcessKill | ibid.ServerKill | ibid.PowerLoss
 	if err := os.WriteFile(t.opts.SecretFile, []byte(rand.Text()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the tour's secret: %w", err)
+	}
+	return nil
+}
+
+// sealKeyFile holds the key that seals the requests that a shop keeps.
+func (t *tour) sealKeyFile() string { return filepath.Join(t.dir, "seal") }
+
+func (t *tour) writeSealKey() error {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	if err := os.WriteFile(t.sealKeyFile(), []byte(hex.EncodeToString(key)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the tour's seal key: %w", err)
 	}
 	return nil
 }

@@ -116,6 +116,31 @@ func Scenes() []Scene {
 			Proves: "no guessing: 503 and nothing runs, unless a unique constraint guards the effect; what was done is recorded later",
 		},
 		{
+			Name: "order-stock", play: orderStock,
+			Title:  "60 orders compete for 20 cups, each sent twice at once",
+			Proves: "a key keeps one order from happening twice, and the stock's own condition 60 from sharing 20 cups",
+		},
+		{
+			Name: "order-crash", play: orderCrash,
+			Title:  "kill -9 after each step of an order and in the middle of the charge, restart, retry",
+			Proves: "finished steps are skipped, the charge is repeated under its derived key: each order is finished once",
+		},
+		{
+			Name: "order-recover", play: orderRecover,
+			Title:  "The same, the provider dies too, and no client ever asks again",
+			Proves: "an order whose process died is finished from its kept request, without any retry",
+		},
+		{
+			Name: "order-provider", play: orderProvider,
+			Title:  "The payment provider is slow, loses its answer, declines the card, is down",
+			Proves: "whatever the provider does, the order is finished once and the card charged once, or not at all",
+		},
+		{
+			Name: "transactions", play: transactions,
+			Title:  "200 duplicates of a payment in a transaction, while the server is killed before its commit and before its answer",
+			Proves: "record, answer and payment are one commit: all of it happened, or none",
+		},
+		{
 			Name: "large", play: large,
 			Title:  "A large answer",
 			Proves: "what is too large to keep reaches its first caller whole, and never runs again",

@@ -42,6 +42,8 @@ func (s *stage) start(ctx context.Context, p profile) (*server, error) {
 
 // stopAll ends the scene's servers, at once when the scene failed.
 func (s *stage) stopAll(failed bool) {
+	// A server that ends waits for connections on which nothing was sent yet.
+	s.client.http.CloseIdleConnections()
 	for _, server := range s.servers {
 		server.end(failed)
 	}

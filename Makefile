@@ -16,12 +16,14 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 BENCH       ?= .
 BENCHTIME   ?= 1s
+ROOM        ?=
+STORES      ?= memory redis postgres mariadb sqlite transactions
 FUZZTIME    ?= 10s
 TESTFLAGS   ?=
 TESTTIMEOUT ?= 8m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-short bench bench-compare fuzz lint fmt tidy verify mutants servers
+.PHONY: help demo test test-short bench bench-stores bench-table bench-compare fuzz lint fmt tidy verify mutants servers
 
 help: ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +51,12 @@ bench: ## Run the benchmarks (BENCH=regexp, BENCHTIME=1s).
 	@for m in $(MODULES); do \
 		(cd $$m && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...) || exit 1; \
 	done
+
+bench-stores: ## Compare every store with its limit, in the same run: medians and spread (about four minutes).
+	@go run ./internal/benchtable $(STORES)
+
+bench-table: ## Measure all rooms, or ROOM=name, and write their tables into docs/performance.md.
+	@go run ./internal/benchtable -update docs/performance.md $(ROOM)
 
 bench-compare: ## Compare two outputs of `make bench` (OLD=file NEW=file).
 	@$(TOOL) benchstat $(OLD) $(NEW)

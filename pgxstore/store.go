@@ -35,7 +35,7 @@ type Options struct {
 // Store is an ibid.Store in a table of a PostgreSQL database. It is safe for
 // concurrent use, by any number of processes on any number of hosts.
 //
-// It is also an ibid.Notifier, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer
+// It is also an ibid.TxStore, ibid.Notifier, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer
 // and ibid.Describer.
 type Store struct {
 	pool     *pgxpool.Pool

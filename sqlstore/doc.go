@@ -17,6 +17,10 @@
 // The records may live in a database of their own, or beside the application's
 // tables, where CompleteTx records a result in the same transaction as the effect.
 //
+// Do goes further: the claim, the work's own writes and its result are one
+// transaction, and steps.StepTx does the same for a step. docs/transactions.md says
+// when to use which.
+//
 // # PostgreSQL, MySQL and MariaDB
 //
 // Any number of processes on any number of hosts share a table; the server's

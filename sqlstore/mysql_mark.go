@@ -34,22 +34,24 @@ func (s *MySQL) MarkTx(ctx context.Context, tx *sql.Tx, marks []ibid.Mark) ([]ib
 // mark inserts the mark as it is granted where nothing stands, and decides again
 // under the row's lock where something does.
 func (s *MySQL) mark(ctx context.Context, tx *sql.Tx, m ibid.Mark) (ibid.Record, error) {
-	row, err := s.getIn(ctx, tx.StmtContext(ctx, s.read), m.Key)
-	if err != nil {
+	var turn, now int64
+	// The row is not read before it is inserted: some isolation levels would lock
+	// the gap.
+	if err := tx.QueryRowContext(ctx, "SELECT "+mysqlClock).Scan(&now); err != nil {
 		return ibid.Record{}, err
 	}
+	now *= int64(time.Microsecond)
 	var fresh record.Record
-	if _, err := fresh.Mark(m, row.now); err != nil {
+	if _, err := fresh.Mark(m, now); err != nil {
 		return ibid.Record{}, err
 	}
-	res, err := tx.ExecContext(ctx, s.sql(mysqlTake), m.Key[:], row.now, fresh.Gone, fresh.Scope[:], fresh.Append(nil, m.Key))
+	res, err := tx.ExecContext(ctx, s.sql(mysqlTake), m.Key[:], now, fresh.Gone, fresh.Scope[:], fresh.Append(nil, m.Key))
 	if err != nil {
 		return ibid.Record{}, err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 1 {
-		return fresh.View(row.now), err
+		return fresh.View(now), err
 	}
-	var turn, now int64
 	var raw []byte
 	if err := tx.StmtContext(ctx, s.lock).QueryRowContext(ctx, m.Key[:]).Scan(&turn, &raw, &now); err != nil {
 		return ibid.Record{}, err

@@ -24,6 +24,7 @@ type mysqlSession struct {
 	store *MySQL
 	conn  *sql.Conn
 	tx    *sql.Tx
+	free  func() // what tx holds of its context
 }
 
 // session begins a transaction on a connection of its own. It has the isolation
@@ -35,8 +36,15 @@ func (s *MySQL) session(ctx context.Context) (*mysqlSession, error) {
 	}
 	t := &mysqlSession{store: s, conn: conn}
 	if _, err = conn.ExecContext(ctx, "SET autocommit = 0, "+s.countRollbacks()); err == nil {
-		// Its caller's end ends no transaction that may be committing.
-		t.tx, err = conn.BeginTx(context.WithoutCancel(ctx), nil)
+		// The end of ctx ends the beginning, and no transaction that may be
+		// committing.
+		begin, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		stop := context.AfterFunc(ctx, cancel)
+		t.free = cancel
+		t.tx, err = conn.BeginTx(begin, nil)
+		if !stop() && err == nil {
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		t.giveBack(err)
@@ -58,16 +66,18 @@ func (s *MySQL) rollbacks() string {
 // countRollbacks is the part of a SET after which rollbacks are counted.
 func (s *MySQL) countRollbacks() string { return "@ibid_rollbacks = " + s.rollbacks() }
 
-// check reads the server's clock, in nanoseconds, and reports errPoisoned when
+// check reads the server's clock, in nanoseconds, and reports errSwallowed when
 // a statement has failed since rollbacks are counted.
 func (t *mysqlSession) check(ctx context.Context) (now int64, err error) {
 	var same bool
 	err = t.tx.QueryRowContext(ctx, "SELECT "+mysqlClock+", "+t.store.rollbacks()+" = @ibid_rollbacks").Scan(&now, &same)
 	if err == nil && !same {
-		err = fmt.Errorf("%w: to go on after an error, roll back to a savepoint, and say INSERT IGNORE or ON DUPLICATE KEY UPDATE where a duplicate is expected", errPoisoned)
+		err = errSwallowed
 	}
 	return now * int64(time.Microsecond), err
 }
+
+var errSwallowed = errors.New("a statement failed during the work, which went on: return its error, and where a duplicate is expected, say INSERT IGNORE or ON DUPLICATE KEY UPDATE")
 
 // commit commits and ends the session. Only where the server names a deadlock
 // is it known that nothing was committed.
@@ -96,22 +106,24 @@ func (t *mysqlSession) end(ctx context.Context, err error) {
 	if err == nil {
 		_, err = t.tx.ExecContext(ctx, "SET autocommit = 1")
 	}
-	if err != nil {
-		t.giveBack(err)
-		return
-	}
-	t.giveBack(t.tx.Rollback()) // there is nothing left to undo
+	t.giveBack(err)
 }
 
 func (t *mysqlSession) giveBack(err error) {
+	if t.tx != nil { // the connection cannot be closed before it
+		err = errors.Join(err, t.tx.Rollback()) // there is nothing left to undo
+	}
+	if t.free != nil {
+		t.free()
+	}
 	if err != nil {
 		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
-		if t.tx != nil {
-			_ = t.tx.Rollback() // on a closed connection
-		}
 	}
 	_ = t.conn.Close()
 }
+
+// endTimeout bounds what is done after the work, whatever became of its caller.
+const endTimeout = 10 * time.Second
 
 // InTx is what steps.StepTx asks for: it runs work in a transaction, writes the
 // checkpoint that work returns, and commits. Work finds the transaction in its
@@ -121,10 +133,11 @@ func (s *MySQL) InTx(ctx context.Context, work func(context.Context, *sql.Tx) (i
 	if err != nil {
 		return err
 	}
-	detached := context.WithoutCancel(ctx)
 	ended := false
 	defer func() {
 		if !ended { // also when the work panics
+			detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
 			_ = t.rollback(detached)
 		}
 	}()
@@ -135,6 +148,8 @@ func (s *MySQL) InTx(ctx context.Context, work func(context.Context, *sql.Tx) (i
 	if err != nil {
 		return againMySQL(err)
 	}
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
 	if _, err := t.tx.ExecContext(detached, "RELEASE SAVEPOINT ibid"); err != nil {
 		return fmt.Errorf("%w: %w", errPoisoned, err)
 	}

@@ -76,14 +76,10 @@ func (s *MySQL) view(r *record.Record, row mysqlRow) ibid.Record {
 	return r.View(now)
 }
 
-func (s *MySQL) get(ctx context.Context, key ibid.Digest) (mysqlRow, error) {
-	return s.getIn(ctx, s.read, key)
-}
-
-func (s *MySQL) getIn(ctx context.Context, read *sql.Stmt, key ibid.Digest) (row mysqlRow, err error) {
+func (s *MySQL) get(ctx context.Context, key ibid.Digest) (row mysqlRow, err error) {
 	var readOnly string // 0 or OFF on a primary, by version
 	row.at = time.Now()
-	err = read.QueryRowContext(ctx, key[:]).Scan(&row.turn, &row.raw, &row.now, &readOnly)
+	err = s.read.QueryRowContext(ctx, key[:]).Scan(&row.turn, &row.raw, &row.now, &readOnly)
 	row.now *= int64(time.Microsecond)
 	if err == nil && readOnly != "0" && readOnly != "OFF" {
 		err = errReadOnly

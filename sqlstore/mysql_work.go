@@ -30,9 +30,9 @@ type mysqlTx struct {
 // BeginTx implements ibid.TxStore. The transaction has the isolation level of
 // db's connections.
 //
-// A statement that fails in it, and is not undone by a savepoint, refuses the
-// commit, whatever the work makes of the error; so does a statement that
-// commits by itself, as CREATE TABLE does, and what it committed then stands.
+// A statement that fails in it refuses the commit, whatever the work makes of the
+// error, unless all writes are undone. So does one that commits by itself, as
+// CREATE TABLE does: what it committed stands, the claim too, and lapses.
 // On MySQL, other than on MariaDB, a wait is at least a second.
 func (s *MySQL) BeginTx(ctx context.Context, key ibid.Digest, claim ibid.Claim, wait time.Duration) (ibid.Tx, ibid.Record, error) {
 	claim.Lease, claim.Window = bounded(claim.Lease), bounded(claim.Window)
@@ -95,13 +95,12 @@ func (t *mysqlTx) claim(ctx context.Context, c ibid.Claim, now int64, wait time.
 			return t.record.View(now), false, err
 		}
 	}
-	text := "SAVEPOINT ibid"
 	if waited { // the tries that ended in vain were no statements of the work
 		if _, err = t.tx.ExecContext(ctx, "SET "+t.store.countRollbacks()); err != nil {
 			return ibid.Record{}, false, err
 		}
 	}
-	_, err = t.tx.ExecContext(ctx, text)
+	_, err = t.tx.ExecContext(ctx, "SAVEPOINT ibid")
 	return t.record.View(now), err == nil, err
 }
 

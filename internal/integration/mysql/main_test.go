@@ -130,7 +130,29 @@ func mustBegin(t *testing.T, s ibid.Store) (ibid.Digest, ibid.Claim) {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	db := newDB(t, serverDSN(t))
+	storetest.Run(t, target(t, newDB(t, serverDSN(t))))
+}
+
+// Settings of a connection that change what counts as a changed row, how text
+// is written and what time it is: the store is the same.
+func TestContractUnderOtherSettings(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(serverDSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ClientFoundRows, config.InterpolateParams, config.ParseTime = true, true, true
+	config.Params = map[string]string{
+		"sql_mode":  "'ANSI,NO_BACKSLASH_ESCAPES,NO_UNSIGNED_SUBTRACTION,PAD_CHAR_TO_FULL_LENGTH'",
+		"time_zone": "'-11:00'",
+	}
+	if shared.server != nil { // MySQL has another name for it
+		config.Params["tx_isolation"] = "'SERIALIZABLE'"
+	}
+	storetest.Run(t, target(t, newDB(t, config.FormatDSN())))
+}
+
+func target(t *testing.T, db *sql.DB) storetest.Target {
 	var tablesOf sync.Map // store → table
 	openIn := func(ctx context.Context, table string) (ibid.Store, func() error, error) {
 		s, err := sqlstore.OpenMySQL(ctx, db, &sqlstore.MySQLOptions{Table: table})
@@ -140,7 +162,7 @@ func TestContract(t *testing.T) {
 		tablesOf.Store(ibid.Store(s), table)
 		return s, s.Close, nil
 	}
-	storetest.Run(t, storetest.Target{
+	return storetest.Target{
 		Open: func(ctx context.Context) (ibid.Store, func() error, error) { return openIn(ctx, newTable(t, db)) },
 		Second: func(ctx context.Context, store ibid.Store) (ibid.Store, func() error, error) {
 			table, _ := tablesOf.Load(store)
@@ -158,5 +180,5 @@ func TestContract(t *testing.T) {
 		Tick:     200 * time.Millisecond,
 		Callers:  40,
 		Parallel: true,
-	})
+	}
 }

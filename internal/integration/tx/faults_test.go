@@ -291,3 +291,36 @@ func TestPostgresWaitingLeavesNoTimeoutBehind(t *testing.T) {
 		t.Errorf("%v after %v: it did not wait", err, time.Since(began))
 	}
 }
+
+// A claim of lease mode does not know the lock. What it records while a transaction
+// works is met at the unique key: the transaction is undone, and its caller gets the
+// answer that stands.
+func TestPostgresStaleReadMeetsTheUniqueKey(t *testing.T) {
+	t.Parallel()
+	for _, undo := range []bool{false, true} {
+		t.Run(fmt.Sprintf("undo %v", undo), func(t *testing.T) {
+			t.Parallel()
+			b := join(t, postgres, freshPostgres(t), 0)
+			if err := b.auto(t.Context(), tables); err != nil {
+				t.Fatal(err)
+			}
+			call, id := b.newCall()
+			var runs atomic.Int64
+			data, out, err := b.engine.Do(t.Context(), call, b.work(id, &runs, func(ctx context.Context) error {
+				lease := call
+				lease.Tx = nil
+				twin, err := newEngine(t.Context(), b.opened)
+				if err == nil {
+					_, _, err = twin.Do(t.Context(), lease, func(context.Context) ([]byte, error) { return []byte("theirs"), nil })
+				}
+				if undo {
+					ibid.UndoWrites(ctx)
+				}
+				return err
+			}))
+			if err != nil || string(data) != "theirs" || !out.Replayed || runs.Load() != 1 || b.effects(id) != 0 {
+				t.Errorf("%q, %+v, %v, %d runs, %d effects: want the answer that stands", data, out, err, runs.Load(), b.effects(id))
+			}
+		})
+	}
+}

@@ -175,16 +175,26 @@ func TestHowTransactionsEnd(t *testing.T) {
 		runs      int64
 	}{
 		{"success commits writes and result", "the order would be lost", nil, nil, 1, 1},
-		{"a final error commits the result alone", "a refused order would be written, or asked for again",
-			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1},
-		{"undone writes leave the result", "a kept 4xx would leave half an order behind",
-			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1},
-		{"another error leaves nothing", "a failed attempt would block its own retry",
-			func(context.Context) error { return errDeclined }, errDeclined, 0, 2},
-		{"a cancelled attempt leaves nothing", "in a transaction nothing is unknown",
-			func(context.Context) error { return context.Canceled }, context.Canceled, 0, 2},
-		{"an effect elsewhere stays unknown", "what is outside of the transaction does not roll back",
-			func(ctx context.Context) error { ibid.EffectStarted(ctx); return errDeclined }, ibid.ErrUnknown, 0, 2},
+		{
+			"a final error commits the result alone", "a refused order would be written, or asked for again",
+			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1,
+		},
+		{
+			"undone writes leave the result", "a kept 4xx would leave half an order behind",
+			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1,
+		},
+		{
+			"another error leaves nothing", "a failed attempt would block its own retry",
+			func(context.Context) error { return errDeclined }, errDeclined, 0, 2,
+		},
+		{
+			"a cancelled attempt leaves nothing", "in a transaction nothing is unknown",
+			func(context.Context) error { return context.Canceled }, context.Canceled, 0, 2,
+		},
+		{
+			"an effect elsewhere stays unknown", "what is outside of the transaction does not roll back",
+			func(ctx context.Context) error { ibid.EffectStarted(ctx); return errDeclined }, ibid.ErrUnknown, 0, 2,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -165,7 +165,7 @@ func (opts *Options) complete(engine *ibid.Engine, scope Scope) (*settings, erro
 	if o.Tx != nil && (o.Streaming || o.Probe != nil) {
 		return nil, invalid("Options.Tx: a transaction that is run again cannot take back what was streamed, and leaves nothing to Probe")
 	}
-	if o.Probe != nil && o.policy.Takeover == ibid.Refuse {
+	if o.Probe != nil && o.policy.Takeover == 0 {
 		o.policy.Takeover = ibid.Probe
 	}
 	switch err := engine.Check(&o.policy, o.Probe != nil); {

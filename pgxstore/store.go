@@ -41,6 +41,7 @@ type Store struct {
 	queries  *pgsql.Queries
 	batches  batches
 	listener listener
+	clock    serverClock
 }
 
 // New returns a store in the database of pool, which stays the caller's to

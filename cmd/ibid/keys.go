@@ -24,7 +24,7 @@ type keysCommand struct {
 
 // storeFlags name a store that a service uses.
 type storeFlags struct {
-	Store      string   `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH."`
+	Store      string   `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH, redis://…, postgres://…, mysql://… or redis://…+postgres://…."`
 	SecretFile string   `env:"IBID_SECRET_FILE" placeholder:"FILE" help:"File with the secret that the service uses, if it has one."`
 	SealKey    []string `env:"IBID_SEAL_KEY" placeholder:"ID:FILE" help:"Key that the service seals results with, as 64 hexadecimal digits in a file, if it seals them. May be repeated; the first one seals."`
 }

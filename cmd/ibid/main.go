@@ -18,7 +18,9 @@ type commands struct {
 	Demo     demoCommand     `cmd:"" help:"Run a tour that puts the promises to the test, or serve the payments API of the tour."`
 	Keys     keysCommand     `cmd:"" help:"Look at keys, resolve unknown outcomes, forget keys."`
 	Store    storeCommand    `cmd:"" help:"Check stores."`
+	Schema   schemaCommand   `cmd:"" help:"Print or apply the schema of a store in SQL."`
 	Pay      payCommand      `cmd:"" hidden:"" help:"Pay an order, as a client of the payments API does."`
+	Consume  consumeCommand  `cmd:"" hidden:"" help:"Book the orders of a queue."`
 	Provider providerCommand `cmd:"" hidden:"" help:"Serve a payment provider, which charges for the orders of the demonstration."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }

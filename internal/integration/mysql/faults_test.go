@@ -462,3 +462,35 @@ func TestCopiesDecideNothing(t *testing.T) {
 		t.Errorf("the copy is %d, %v", gone, err)
 	}
 }
+
+// Of those who take a lapsed claim over at once, one owns it.
+func TestOneTakesOver(t *testing.T) {
+	t.Parallel()
+	s, _ := openNew(t, newDB(t, serverDSN(t)))
+	for range 10 {
+		k, c := mustBegin(t, s)
+		if err := s.Extend(t.Context(), k, c.Token, 0); err != nil {
+			t.Fatal(err)
+		}
+		var owners atomic.Int64
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for range 12 {
+			wg.Go(func() {
+				taker := newClaim()
+				taker.Fingerprint = c.Fingerprint
+				<-start
+				if r, err := s.Begin(t.Context(), k, taker); err != nil {
+					t.Error(err)
+				} else if r.OwnedBy(taker.Token) {
+					owners.Add(1)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if r, err := s.Look(t.Context(), k); owners.Load() != 1 || err != nil || r.Attempt != 2 || r.Vanished != 1 {
+			t.Errorf("%d owners, %+v, %v", owners.Load(), r, err)
+		}
+	}
+}

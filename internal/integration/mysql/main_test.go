@@ -16,6 +16,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/internal/integration/servers"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/sqlstore"
 	"github.com/ibid-go/ibid/storetest"
 )
@@ -44,7 +45,7 @@ func (silent) Print(...any) {}
 func serverDSN(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.dsn = os.Getenv("IBID_TEST_MYSQL"); shared.dsn != "" {
+		if shared.dsn = outside.Address("MYSQL"); shared.dsn != "" {
 			return
 		}
 		if shared.server, shared.err = servers.StartMariaDB(); shared.err == nil {
@@ -154,7 +155,7 @@ func TestContract(t *testing.T) {
 			_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET record = ? WHERE `key` = ?", table), change(raw), key[:])
 			return err
 		},
-		Tick:     100 * time.Millisecond,
+		Tick:     200 * time.Millisecond,
 		Callers:  40,
 		Parallel: true,
 	})

@@ -67,6 +67,10 @@ var databases = []database{{
 	name: "PostgreSQL", busy: 1,
 	fresh: freshPostgres, open: openPgx,
 	poison: "INSERT INTO single VALUES (1)",
+}, {
+	name: "MariaDB", busy: 1,
+	fresh: freshMySQL, open: openMySQL,
+	poison: "INSERT INTO single VALUES (1)",
 }}
 
 func openSQLite(ctx context.Context, where string, _ int) (*opened, error) {

@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 	if shared.server != nil {
 		shared.server.Stop()
 	}
+	if maria.server != nil {
+		maria.server.Stop()
+	}
 	os.Exit(code)
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,11 @@ type Options struct {
 	SealKeys []string
 	// Policy is the engine's.
 	Policy ibid.Policy
+	// FailOpen runs payments and refunds while the store is away, under their
+	// unique constraints. Default: nothing runs then.
+	FailOpen bool
+	// StoreTimeout and AnswerTimeout are the engine's.
+	StoreTimeout, AnswerTimeout time.Duration
 	// Naked serves without ibid, without Store, and without the unique constraint.
 	Naked bool
 	// Break names a way in which to be broken, see package broken; the unique
@@ -73,7 +79,7 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 			os.RemoveAll(temp)
 		}
 	}()
-	if opts.Store == "" || opts.Data == "" && opts.Store == "memory:" {
+	if opts.Store == "" || opts.Data == "" && !strings.Contains(opts.Store, "sqlite:") {
 		if temp, err = os.MkdirTemp("", "ibid-demo-"); err != nil {
 			return fmt.Errorf("make a temporary folder: %w", err)
 		}
@@ -111,6 +117,8 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 		Secret:  secret,
 		Seal:    seal,
 		Observe: []func(context.Context, ibid.Event){ibid.LogTo(opts.Log)},
+
+		StoreTimeout: opts.StoreTimeout, AnswerTimeout: opts.AnswerTimeout,
 	})
 	if err != nil {
 		return err
@@ -173,7 +181,7 @@ func welcome(out io.Writer, addr *net.TCPAddr, opts Options) {
 	fmt.Fprintf(out, "listening on http://%s\n", host)
 	fmt.Fprintf(out, "payments and ledger in %s\n", opts.Data)
 	if !opts.Naked {
-		fmt.Fprintf(out, "keys in %s\n", opts.Store)
+		fmt.Fprintf(out, "keys in %s\n", stores.Shown(opts.Store))
 	}
 	if opts.Break != "" {
 		fmt.Fprintf(out, "BROKEN on purpose: %s\n", opts.Break)
@@ -207,15 +215,18 @@ func routes(engine *ibid.Engine, book *payments.Book, opts Options) http.Handler
 	if opts.Naked {
 		return service.Routes(nil, nil)
 	}
-	guard := func(probe func(http.ResponseWriter, *http.Request) ibid.Found) payments.Middleware {
+	guard := func(constraint string, probe func(http.ResponseWriter, *http.Request) ibid.Found) payments.Middleware {
 		o := ibidhttp.IETF()
 		o.Required = true
+		if opts.FailOpen {
+			o.Policy = &ibid.Policy{Guard: constraint}
+		}
 		if opts.Policy.Takeover == ibid.Probe {
 			o.Probe = probe
 		}
 		return broken.Middleware(opts.Break, ibidhttp.New(engine, ibidhttp.ByHeader(payments.UserHeader), o))
 	}
-	return service.Routes(guard(service.ProbePayment), guard(service.ProbeRefund))
+	return service.Routes(guard(payments.PaymentGuard, service.ProbePayment), guard(payments.RefundGuard, service.ProbeRefund))
 }
 
 // serve serves until ctx ends; then no new request is accepted, those in

@@ -190,6 +190,11 @@ func (t *tour) stopMain(atOnce bool) {
 	}
 }
 
+// missingError says what is not there that a scene needs. The scene is skipped.
+type missingError string
+
+func (e missingError) Error() string { return string(e) }
+
 func (t *tour) play(ctx context.Context, scene Scene) (Result, error) {
 	began := time.Now()
 	r := Result{Scene: scene.Name, Title: scene.Title, Proves: scene.Proves, Steps: []Step{}}
@@ -201,10 +206,13 @@ func (t *tour) play(ctx context.Context, scene Scene) (Result, error) {
 	err := scene.play(ctx, s)
 	r.Seconds = time.Since(began).Seconds()
 	var broken *BrokenError
+	var missing missingError
 	switch {
 	case ctx.Err() != nil:
 		r.Verdict, err = Interrupted, context.Cause(ctx)
 		r.Reason = err.Error()
+	case errors.As(err, &missing):
+		r.Verdict, r.Reason, err = Skipped, missing.Error(), nil
 	case errors.As(err, &broken):
 		r.Verdict, r.Reason, r.Expected, r.Seen = Broken, broken.What, broken.Expected, broken.Seen
 	case err != nil:

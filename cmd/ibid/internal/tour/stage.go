@@ -14,6 +14,7 @@ type stage struct {
 	result  *Result
 	servers []*server
 	sending sync.WaitGroup // of requests sent with later
+	after   []func()       // to be called when the servers have ended
 }
 
 // mainServer returns the server that most scenes use. It lives as long as the
@@ -47,6 +48,9 @@ func (s *stage) stopAll(failed bool) {
 		server.end(failed)
 	}
 	s.sending.Wait()
+	for _, end := range s.after {
+		end()
+	}
 }
 
 const defaultUser = "alice"

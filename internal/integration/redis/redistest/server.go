@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ibid-go/ibid/internal/outside"
 )
 
 // Server is one redis-server on a loopback port of its own, with its data in a
@@ -68,14 +70,11 @@ func StartEnv(t testing.TB, env []string, args ...string) *Server {
 	}
 }
 
-// Need skips the test where a command is missing.
+// Need ends the test where a command is missing, as [outside.Need] says.
 func Need(t testing.TB, command string) {
 	t.Helper()
 	if _, err := exec.LookPath(command); err != nil {
-		if os.Getenv("IBID_TEST_REQUIRE") == "all" {
-			t.Fatalf("%s is not installed, and IBID_TEST_REQUIRE=all", command)
-		}
-		t.Skipf("%s is not installed (Debian: apt-get install %s)", command, command)
+		outside.Need(t, outside.Missing{What: command, Package: command})
 	}
 }
 

@@ -1,9 +1,10 @@
 -- One row per key. Times are microseconds since 1970 UTC, by this server's
--- clock. The columns before sum are the record; sum covers them all, and stands for them in
--- a compare-and-set. The columns after it decide nothing.
+-- clock. The record is every column but due, waited, sum and result; sum covers
+-- it all, with a checksum of result, and stands for it in a compare-and-set. Due and waited
+-- decide nothing.
 --
--- Growing room: rows are claimed first and completed later, on the same page
--- where it has room, so that completing touches no index.
+-- Completing changes no column that an index has, so that it touches none where
+-- the page of the claim has room for the result.
 CREATE TABLE IF NOT EXISTS TABLE_NAME (
 	key         bytea    NOT NULL PRIMARY KEY,
 	fence       int8     NOT NULL,

@@ -150,7 +150,10 @@ func (e *env) until(what string, ok func() bool) {
 		case done || failed:
 			return
 		case time.Now().After(end) || e.ctx.Err() != nil:
-			e.failf("%s did not happen: %s", what, e.show())
+			e.mu.Lock()
+			seen := e.show()
+			e.mu.Unlock()
+			e.failf("%s did not happen: %s", what, seen)
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -176,6 +179,7 @@ func (e *env) exactly(bodies ...string) {
 // settle waits for what may still be on its way.
 func (e *env) settle() { time.Sleep(300*time.Millisecond + e.target.AckTimeout/2) }
 
+// show is called under the lock.
 func (e *env) show() string {
 	return fmt.Sprintf("effects %v, runs %v, dead letters %v, emitted %v", e.effects, e.runs, e.dead, e.emitted)
 }

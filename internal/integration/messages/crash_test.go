@@ -420,6 +420,9 @@ func (r *run) effects(id string) (keys []string) {
 		}
 		keys = append(keys, key)
 	}
+	if err := rows.Err(); err != nil {
+		r.t.Fatal(err)
+	}
 	return keys
 }
 

@@ -14,7 +14,7 @@ import (
 // driver. It is safe for concurrent use, by any number of processes on any number of hosts.
 // The table is the one of package pgxstore: both may use it at once.
 //
-// It is also an ibid.Sweeper, ibid.Inspector, ibid.Checkpointer, ibid.Notifier
+// It is also an ibid.TxStore, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer, ibid.Notifier
 // (within this process) and ibid.Describer. Package pgxstore, for those who use
 // pgx, also shares commits under load and wakes the waiters of other processes.
 type Postgres struct {

@@ -27,7 +27,7 @@ func Tx(ctx context.Context) (*sql.Tx, bool) {
 //		return Receipt{Amount: amount}, err
 //	})
 //
-// ErrInvalid reports an engine whose store is none of this package. Call.Tx may
+// ErrInvalid reports an engine whose store has no such transactions. Call.Tx may
 // name another store of the same database instead.
 func Do[T any](ctx context.Context, e *ibid.Engine, call ibid.Call, fn func(context.Context, *sql.Tx) (T, error)) (T, ibid.Outcome, error) {
 	if call.Tx == nil {

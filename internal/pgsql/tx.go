@@ -96,3 +96,17 @@ func (q *Queries) Constraint() string {
 	}
 	return base + "_pkey"
 }
+
+// Undone reports that err, of a COMMIT, says that nothing was committed: the server
+// named an error, and not that it ends, or cannot tell.
+func Undone(err error) bool {
+	s := state(err)
+	if len(s) != 5 || s == "40003" {
+		return false
+	}
+	switch s[:2] {
+	case "08", "53", "57", "58", "XX":
+		return false
+	}
+	return true
+}

@@ -68,6 +68,10 @@ var databases = []database{{
 	fresh: freshPostgres, open: openPgx,
 	poison: "INSERT INTO single VALUES (1)",
 }, {
+	name: "PostgreSQL through database/sql", busy: 1,
+	fresh: freshPostgres, open: openPostgres,
+	poison: "INSERT INTO single VALUES (1)",
+}, {
 	name: "MariaDB", busy: 1,
 	fresh: freshMySQL, open: openMySQL,
 	poison: "INSERT INTO single VALUES (1)",

@@ -2,6 +2,7 @@ package tx_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ibid-go/ibid/internal/integration/servers"
 	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/pgxstore"
+	"github.com/ibid-go/ibid/sqlstore"
 	"github.com/ibid-go/ibid/steps"
 )
 
@@ -95,5 +98,42 @@ func openPgx(ctx context.Context, where string, conns int) (*opened, error) {
 		},
 		inUse: func() int { return int(pool.Stat().AcquiredConns()) },
 		close: func() { _ = store.Close(); pool.Close() },
+	}, nil
+}
+
+func openPostgres(ctx context.Context, where string, conns int) (*opened, error) {
+	db, err := sql.Open("pgx", where)
+	if err != nil {
+		return nil, err
+	}
+	if conns == 0 {
+		conns = 10
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	store, err := sqlstore.OpenPostgres(ctx, db, nil)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &opened{
+		store: store,
+		exec: func(ctx context.Context, query string) error {
+			tx, ok := sqlstore.Tx(ctx)
+			if !ok {
+				return errors.New("no transaction in the context")
+			}
+			_, err := tx.ExecContext(ctx, query)
+			return err
+		},
+		auto: func(ctx context.Context, query string) error { _, err := db.ExecContext(ctx, query); return err },
+		count: func(ctx context.Context, query string) (n int, err error) {
+			err = db.QueryRowContext(ctx, query).Scan(&n)
+			return n, err
+		},
+		stepTx: func(ctx context.Context, op *steps.Op, name string, fn func(context.Context) (string, error)) (string, error) {
+			return steps.StepTx(ctx, op, store, name, func(ctx context.Context, _ *sql.Tx) (string, error) { return fn(ctx) })
+		},
+		inUse: func() int { return db.Stats().InUse },
+		close: func() { _ = db.Close() },
 	}, nil
 }

@@ -5,9 +5,9 @@
 # Every module but the tools, found by its go.mod, so that a new one is never forgotten.
 MODULES := $(shell find . -name go.mod -not -path './internal/tools/*' -not -path '*/testdata/*' | xargs -n 1 dirname | sort)
 
-# Commands of outside servers that tests start when they are installed. Tests
-# skip where one is missing, and `make test` says so.
-SERVERS :=
+# Modules whose tests start real servers. verify vets and builds them, but does
+# not repeat their tests.
+REAL := $(filter ./internal/integration%,$(MODULES))
 
 TOOL := GOWORK=off go tool -modfile=$(CURDIR)/internal/tools/go.mod
 
@@ -16,12 +16,14 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 BENCH       ?= .
 BENCHTIME   ?= 1s
+ROOM        ?=
+STORES      ?= memory redis postgres mariadb sqlite transactions
 FUZZTIME    ?= 10s
 TESTFLAGS   ?=
 TESTTIMEOUT ?= 8m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-short bench bench-compare fuzz lint fmt tidy verify mutants servers
+.PHONY: help demo test test-short bench bench-stores bench-table bench-compare fuzz lint fmt tidy verify mutants servers
 
 help: ## Print the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -29,12 +31,12 @@ help: ## Print the targets.
 demo: ## Run the tour: duplicates, crashes and races against a payments service. Exits non-zero if a promise broke.
 	go run ./cmd/ibid demo
 
-test: servers ## Run every test of every module, with the race detector where a C compiler is found.
+test: servers ## Run every test of every module, with the race detector where a C compiler is found. Installs missing servers, if root on Debian.
 	@$(if $(RACE),,echo "test: no C compiler: the race detector stays off")
-	@failed=0; for m in $(MODULES); do \
+	@failed=0; skips=$$(mktemp); trap 'rm -f "$$skips"' EXIT; for m in $(MODULES); do \
 		echo "== $$m: go test $(RACE) $(TESTFLAGS) ./..."; \
-		(cd $$m && go test $(RACE) -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...) || failed=1; \
-	done; exit $$failed
+		(cd $$m && IBID_TEST_SKIPS=$$skips go test $(RACE) -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...) || failed=1; \
+	done; sort -u "$$skips" | sed 's/^/SKIPPED /'; exit $$failed
 
 test-short: ## Run the tests of every module without the long ones and without the race detector.
 	@for m in $(MODULES); do \
@@ -42,17 +44,19 @@ test-short: ## Run the tests of every module without the long ones and without t
 		(cd $$m && go test -short -timeout $(TESTTIMEOUT) $(TESTFLAGS) ./...) || exit 1; \
 	done
 
-servers:
-	@for s in $(SERVERS); do \
-		if command -v $$s >/dev/null 2>&1; then echo "servers: $$s found"; \
-		else echo "servers: $$s MISSING: the tests that need it are skipped"; fi; \
-	done
-	@$(if $(strip $(SERVERS)),,echo "servers: no test of this tree needs an outside server")
+servers: ## Look for the servers that tests start; install them where that is possible (IBID_TEST_INSTALL=never: look only).
+	@.ci/servers
 
 bench: ## Run the benchmarks (BENCH=regexp, BENCHTIME=1s).
 	@for m in $(MODULES); do \
 		(cd $$m && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...) || exit 1; \
 	done
+
+bench-stores: ## Compare every store with its limit, in the same run: medians and spread (about four minutes).
+	@go run ./internal/benchtable $(STORES)
+
+bench-table: ## Measure all rooms, or ROOM=name, and write their tables into docs/performance.md.
+	@go run ./internal/benchtable -update docs/performance.md $(ROOM)
 
 bench-compare: ## Compare two outputs of `make bench` (OLD=file NEW=file).
 	@$(TOOL) benchstat $(OLD) $(NEW)
@@ -86,9 +90,13 @@ verify: ## Check what must hold before a merge: tidy modules, format, vet, mutan
 	if [ -n "$$out" ]; then echo "verify: not formatted, run make fmt:"; echo "$$out"; exit 1; fi
 	@echo "== mutants -check"
 	@go run ./internal/mutants -check
-	@for m in $(MODULES); do \
+	@for m in $(filter-out $(REAL),$(MODULES)); do \
 		echo "== $$m: GOWORK=off go vet, build, test -short"; \
 		(cd $$m && export GOWORK=off && go vet ./... && go build ./... && go test -short -timeout $(TESTTIMEOUT) ./...) || exit 1; \
+	done
+	@for m in $(REAL); do \
+		echo "== $$m: GOWORK=off go vet, build; its tests need servers and run under make test"; \
+		(cd $$m && export GOWORK=off && go vet ./... && go build ./...) || exit 1; \
 	done
 
 mutants: ## Break the code in every way of internal/mutants/*.mut and see each named test fail.

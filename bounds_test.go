@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,7 +62,8 @@ func TestDrainLetsNoWaiterClaim(t *testing.T) {
 func TestMaxWaitersOverProcesses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		max, waiting int
+		max     int
+		waiting int64
 	}{{-1, 0}, {1, 1}, {2, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := new(memstore.Store)
@@ -77,7 +79,7 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Second)
-			waited := 0
+			var waited atomic.Int64
 			for _, id := range keys {
 				done.Go(func() {
 					call := with(ibid.Policy{Wait: time.Minute})
@@ -85,7 +87,7 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 					began := time.Now()
 					data, _, err := here.Do(t.Context(), call, returns("twice", new(int)))
 					if time.Since(began) > time.Second {
-						waited++
+						waited.Add(1)
 						if err != nil || string(data) != id {
 							t.Errorf("%q %v", data, err)
 						}
@@ -96,8 +98,8 @@ func TestMaxWaitersOverProcesses(t *testing.T) {
 				synctest.Wait()
 			}
 			done.Wait()
-			if waited != tc.waiting {
-				t.Errorf("MaxWaiters %d: %d calls waited", tc.max, waited)
+			if waited.Load() != tc.waiting {
+				t.Errorf("MaxWaiters %d: %d calls waited", tc.max, waited.Load())
 			}
 		})
 	}
@@ -224,4 +226,45 @@ func TestWorkThatIsNil(t *testing.T) {
 	_, _, err = ibid.Do[int](t.Context(), e, order, nil)
 	wants(t, err, ibid.ErrInvalid)
 	must(t, e, order, returns("ran", new(int)))
+}
+
+// A caller that goes away while its key is claimed leaves a free key behind:
+// work on a dead context would leave an unknown outcome, of nothing.
+func TestCallerGoneBeforeTheWorkBegins(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		detach bool
+		runs   int
+	}{
+		{"work that obeys its caller does not begin", false, 0},
+		{"detached work does: it is claimed", true, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			n := new(endings)
+			f := &faults{Store: new(memstore.Store)}
+			e := newEngine(t, f, &ibid.Options{Observe: []func(context.Context, ibid.Event){n.observe}})
+			ctx, cancel := context.WithCancel(t.Context())
+			f.set(nil, func(_ context.Context, verb string, _ int) error {
+				if verb == "begin" {
+					cancel()
+				}
+				return nil
+			})
+			runs := 0
+			_, _, err := e.Do(ctx, with(ibid.Policy{Detach: tc.detach}), returns("ran", &runs))
+			if runs != tc.runs || errors.Is(err, context.Canceled) == tc.detach {
+				t.Fatalf("%d runs, %v", runs, err)
+			}
+			f.set(nil, nil)
+			must(t, e, order, returns("ran", &runs))
+			if runs != 1 {
+				t.Fatalf("%d runs in all", runs)
+			}
+			if got := n.take(); len(got) != 2 {
+				t.Fatalf("two calls ended as %v", got)
+			}
+		})
+	}
 }

@@ -62,20 +62,41 @@ func TestHowWorkEnds(t *testing.T) {
 		first     error // of the call that ran the work
 		then      error // of the next call; nil when it runs the work
 	}{
-		{"a reported failure releases the key", "a declined card could never be tried again",
-			ibid.Policy{}, fails(errDeclined), errDeclined, nil},
-		{"a final error is recorded", "a caller would be charged for an order that was refused for good",
-			ibid.Policy{}, fails(ibid.Final(errDeclined)), errDeclined, &ibid.FinalError{}},
-		{"a failure after the effect started is unknown", "the charge may have gone through",
-			ibid.Policy{}, started(errDeclined), ibid.ErrUnknown, ibid.ErrUnknown},
-		{"a final error after the effect started is final", "the work knows how it ended",
-			ibid.Policy{}, started(ibid.Final(errDeclined)), errDeclined, &ibid.FinalError{}},
-		{"a deadline of the downstream is unknown", "a timeout says nothing of the effect",
-			ibid.Policy{}, fails(context.DeadlineExceeded), ibid.ErrUnknown, ibid.ErrUnknown},
-		{"a cancellation is unknown", "work that was cut off may have had its effect",
-			ibid.Policy{}, fails(context.Canceled), ibid.ErrUnknown, ibid.ErrUnknown},
-		{"under Retry the next call runs after a vanished one", "the operation would hang for a day",
-			ibid.Policy{Takeover: ibid.Retry}, fails(context.Canceled), ibid.ErrUnknown, nil},
+		{
+			"a reported failure releases the key", "a declined card could never be tried again",
+			ibid.Policy{},
+			fails(errDeclined), errDeclined, nil,
+		},
+		{
+			"a final error is recorded", "a caller would be charged for an order that was refused for good",
+			ibid.Policy{},
+			fails(ibid.Final(errDeclined)), errDeclined, &ibid.FinalError{},
+		},
+		{
+			"a failure after the effect started is unknown", "the charge may have gone through",
+			ibid.Policy{},
+			started(errDeclined), ibid.ErrUnknown, ibid.ErrUnknown,
+		},
+		{
+			"a final error after the effect started is final", "the work knows how it ended",
+			ibid.Policy{},
+			started(ibid.Final(errDeclined)), errDeclined, &ibid.FinalError{},
+		},
+		{
+			"a deadline of the downstream is unknown", "a timeout says nothing of the effect",
+			ibid.Policy{},
+			fails(context.DeadlineExceeded), ibid.ErrUnknown, ibid.ErrUnknown,
+		},
+		{
+			"a cancellation is unknown", "work that was cut off may have had its effect",
+			ibid.Policy{},
+			fails(context.Canceled), ibid.ErrUnknown, ibid.ErrUnknown,
+		},
+		{
+			"under Retry the next call runs after a vanished one", "the operation would hang for a day",
+			ibid.Policy{Takeover: ibid.Retry},
+			fails(context.Canceled), ibid.ErrUnknown, nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -185,9 +206,17 @@ func TestScopesAndKeysDoNotMeet(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, nil, nil)
 	keys := []ibid.Key{
-		{Scope: "a:b", ID: "c"}, {Scope: "a", ID: "b:c"}, {Scope: "a", ID: "b"}, {Scope: "A", ID: "b"},
-		{Scope: "a", ID: "b "}, {Scope: "a", ID: "b\x00"}, {Scope: "a\x00b", ID: "c"}, {Scope: "ab", ID: "c"},
-		{Scope: "a", ID: "bc"}, {Scope: ibid.Join("a", "b"), ID: "c"}, {Scope: "a", ID: ibid.Join("b", "c")},
+		{Scope: "a:b", ID: "c"},
+		{Scope: "a", ID: "b:c"},
+		{Scope: "a", ID: "b"},
+		{Scope: "A", ID: "b"},
+		{Scope: "a", ID: "b "},
+		{Scope: "a", ID: "b\x00"},
+		{Scope: "a\x00b", ID: "c"},
+		{Scope: "ab", ID: "c"},
+		{Scope: "a", ID: "bc"},
+		{Scope: ibid.Join("a", "b"), ID: "c"},
+		{Scope: "a", ID: ibid.Join("b", "c")},
 	}
 	runs := 0
 	for _, k := range keys {

@@ -51,7 +51,7 @@ const (
 	EventUnavailable                   // * the store could not be asked; nothing ran
 	EventDamaged                       // * the record could not be understood; nothing ran
 	EventDegraded                      // * the store could not be asked; the work ran on its guard
-	EventCancelled                     // * the caller went away while it waited
+	EventCancelled                     // * the caller went away while it waited, or before the work began
 	EventRefused                       // * the call was invalid, or the engine is draining
 	EventWaited                        // a call has waited for another attempt
 	EventStoreError                    // a call of the store failed

@@ -8,13 +8,14 @@ import (
 
 // Takeover says what follows when the attempt that holds a key vanished: its
 // process died, it panicked, MaxRun was over, or it ended with a context error.
+// The zero Takeover is not set, so that a call can refuse what its engine would retry.
 type Takeover uint8
 
 const (
 	// Refuse answers ErrUnknown until the owner still completes or someone
 	// resolves the key. The effect happens at most once, if work that reports
 	// a failure had none.
-	Refuse Takeover = iota
+	Refuse Takeover = iota + 1
 	// Retry runs the work again and tells it so (Attempt.Vanished). The effect
 	// happens at least once, and once if the work passes its DerivedKey to a
 	// downstream that deduplicates, or hits a unique constraint.
@@ -87,8 +88,8 @@ type Policy struct {
 	// It means nothing under Refuse.
 	MaxTakeovers int
 	// MaxAttempts bounds the attempts of a key in all, those that reported a
-	// failure included; beyond it they are refused with ErrAttempts. Default
-	// and negative: no bound.
+	// failure included; beyond it they are refused with ErrAttempts, or with
+	// ErrUnknown when one of them vanished. Default and negative: no bound.
 	MaxAttempts int
 	// Guard names the unique constraint that keeps the effect from happening
 	// twice while the store is unavailable: the work then runs unguarded by
@@ -146,6 +147,7 @@ func pick[T comparable](field *T, base T) {
 // withDefaults returns p with its zero fields replaced by the defaults.
 func (p Policy) withDefaults() Policy {
 	return p.or(Policy{
+		Takeover:     Refuse,
 		Lease:        DefaultLease,
 		MaxRun:       DefaultMaxRun,
 		Retain:       DefaultRetain,

@@ -10,6 +10,13 @@ import (
 // Whichever way the work ends, by return, panic or Goexit, the claim is settled
 // before run's caller goes on.
 func (e *Engine) run(a *attempt, work Work) (data []byte, out Outcome, err error) {
+	if err := a.parent.Err(); err != nil && !a.detached { // the caller went away while the key was claimed: nothing has run
+		e.freeClaim(a)
+		ev := a.event(EventCancelled)
+		ev.Err = err
+		e.emit(a, ev)
+		return nil, a.outcome(), err
+	}
 	defer a.endContext()
 	began := time.Now()
 	a.startRenewing()

@@ -90,6 +90,9 @@ func (e *Engine) doTx(ctx context.Context, op *operation, work Work, began time.
 			return data, out, err
 		}
 		if try == txTries || sleep(ctx, jitter(time.Duration(try)*10*time.Millisecond)) != nil {
+			ev := a.event(EventReleased)
+			ev.Err = err
+			e.emit(ctx, ev)
 			return nil, out, &StoreError{Verb: "commit", Err: err}
 		}
 	}
@@ -114,14 +117,23 @@ func (e *Engine) beginTx(ctx context.Context, op *operation, wait time.Duration)
 	return tx, e.newAttempt(tx.Context(ctx), op, rec, asked), rec, nil
 }
 
-// runTx runs the work in tx and ends tx.
+// runTx runs the work in tx and ends tx. ErrTxAgain ends no call, and is told to no observer.
 func (e *Engine) runTx(a *attempt, tx Tx, work Work) ([]byte, Outcome, error) {
 	defer a.endContext()
 	began := time.Now()
 	timer := time.AfterFunc(a.op.policy.MaxRun, func() { a.cancelWork(ErrMaxRun) })
 	defer timer.Stop()
-	defer e.rollback(a, tx) // also when the work panics; nothing after a commit
+	returned := false
+	defer func() {
+		e.rollback(a, tx) // nothing after a commit
+		if !returned {
+			ev := a.event(EventReleased)
+			ev.Err = errPanicked
+			e.emit(a, ev)
+		}
+	}()
 	data, err := work(a)
+	returned = true
 	o := ending{kind: kindValue, payload: data}
 	var final *FinalError
 	var notKept *notKeptError
@@ -133,13 +145,15 @@ func (e *Engine) runTx(a *attempt, tx Tx, work Work) ([]byte, Outcome, error) {
 	case errors.As(err, &notKept):
 		o = ending{kind: kindNotKept, live: err}
 	default:
-		e.emit(a, a.event(EventReleased))
-		switch {
-		case tx.Again(err):
-			err = fmt.Errorf("%w: %w", ErrTxAgain, err)
-		case a.started.Load():
-			err = &UnknownError{Cause: err} // an effect outside of the transaction
+		if tx.Again(err) {
+			return nil, a.outcome(), fmt.Errorf("%w: %w", ErrTxAgain, err)
 		}
+		ev := a.event(EventReleased)
+		if a.started.Load() { // an effect outside of the transaction
+			ev.Kind, ev.Err = EventGivenUp, err
+			err = &UnknownError{Cause: err}
+		}
+		e.emit(a, ev)
 		return nil, a.outcome(), err
 	}
 	o.sealed = e.sealer.seal(a.Key, o.kind, o.payload)
@@ -171,7 +185,9 @@ func (e *Engine) commit(a *attempt, tx Tx, o ending, took time.Duration) ([]byte
 	case errors.Is(err, ErrCommitUnknown):
 		ev.Kind = EventNotRecorded
 		err = fmt.Errorf("%w: %w", ErrNotRecorded, &StoreError{Verb: "commit", Err: err})
-	case !errors.Is(err, ErrTxAgain):
+	case errors.Is(err, ErrTxAgain):
+		return nil, out, err
+	default:
 		err = &StoreError{Verb: "commit", Err: err}
 	}
 	e.emit(a, ev)
@@ -198,6 +214,9 @@ func (e *Engine) lookUpCommit(a *attempt) error {
 		}
 		next := jitter(pause)
 		if time.Until(end) <= next {
+			if err == nil { // the transaction is still under way
+				return ErrCommitUnknown
+			}
 			return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 		}
 		time.Sleep(next)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -174,16 +175,26 @@ func TestHowTransactionsEnd(t *testing.T) {
 		runs      int64
 	}{
 		{"success commits writes and result", "the order would be lost", nil, nil, 1, 1},
-		{"a final error commits the result alone", "a refused order would be written, or asked for again",
-			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1},
-		{"undone writes leave the result", "a kept 4xx would leave half an order behind",
-			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1},
-		{"another error leaves nothing", "a failed attempt would block its own retry",
-			func(context.Context) error { return errDeclined }, errDeclined, 0, 2},
-		{"a cancelled attempt leaves nothing", "in a transaction nothing is unknown",
-			func(context.Context) error { return context.Canceled }, context.Canceled, 0, 2},
-		{"an effect elsewhere stays unknown", "what is outside of the transaction does not roll back",
-			func(ctx context.Context) error { ibid.EffectStarted(ctx); return errDeclined }, ibid.ErrUnknown, 0, 2},
+		{
+			"a final error commits the result alone", "a refused order would be written, or asked for again",
+			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1,
+		},
+		{
+			"undone writes leave the result", "a kept 4xx would leave half an order behind",
+			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1,
+		},
+		{
+			"another error leaves nothing", "a failed attempt would block its own retry",
+			func(context.Context) error { return errDeclined }, errDeclined, 0, 2,
+		},
+		{
+			"a cancelled attempt leaves nothing", "in a transaction nothing is unknown",
+			func(context.Context) error { return context.Canceled }, context.Canceled, 0, 2,
+		},
+		{
+			"an effect elsewhere stays unknown", "what is outside of the transaction does not roll back",
+			func(ctx context.Context) error { ibid.EffectStarted(ctx); return errDeclined }, ibid.ErrUnknown, 0, 2,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -327,5 +338,65 @@ func TestCommitIsDetached(t *testing.T) {
 	_, _, err := e.Do(ctx, call, charges(&runs, func(context.Context) error { cancel(); return nil }))
 	if err != nil || !slices.Equal(db.charges, []string{"3000 TWD"}) {
 		t.Fatalf("%v %v", err, db.charges)
+	}
+}
+
+func TestEveryCallInATransactionEndsOnce(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		want  ibid.EventKind
+		after func(runs int64) error
+		reply func() error
+	}{
+		{"a serialization failure is no ending", ibid.EventCompleted, func(runs int64) error {
+			if runs < 3 {
+				return errSerialization
+			}
+			return nil
+		}, nil},
+		{"one that does not go away frees the key", ibid.EventReleased, func(int64) error { return errSerialization }, nil},
+		{"so does one that COMMIT reports", ibid.EventReleased, nil, func() error { return ibid.ErrTxAgain }},
+		{"a reported failure frees it", ibid.EventReleased, func(int64) error { return errCut }, nil},
+		{"a panic does, too", ibid.EventReleased, func(int64) error { panic("charged") }, nil},
+		{"a COMMIT that cannot be told is not recorded", ibid.EventNotRecorded, nil, func() error { return ibid.ErrCommitUnknown }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := new(endings)
+				db := &database{}
+				if tc.reply != nil {
+					db.commit = tc.reply
+				}
+				e := newEngine(t, new(memstore.Store), &ibid.Options{Observe: []func(context.Context, ibid.Event){n.observe}}).Over(db)
+				call := order
+				call.Tx = db
+				if tc.want == ibid.EventNotRecorded {
+					db.commit = func() error { // and the server still works on it
+						lock := db.locks[e.Digest(order.Key)]
+						go func() { lock <- struct{}{} }() // in the moment that Rollback unlocks
+						synctest.Wait()
+						return ibid.ErrCommitUnknown
+					}
+				}
+				var runs atomic.Int64
+				func() {
+					defer func() { recover() }()
+					_, _, err := e.Do(t.Context(), call, charges(&runs, func(context.Context) error {
+						if tc.after == nil {
+							return nil
+						}
+						return tc.after(runs.Load())
+					}))
+					if err != nil && strings.ContainsAny(err.Error(), "%!\n") {
+						t.Errorf("the text of the error is %q", err)
+					}
+				}()
+				if got := n.take(); len(got) != 1 || got[0] != tc.want {
+					t.Errorf("ended as %v, want %v", got, tc.want)
+				}
+			})
+		})
 	}
 }

@@ -62,7 +62,7 @@ type Options struct {
 	// MaxResult is the size, in bytes, of the largest body that is kept. A
 	// larger one goes through a temporary file to the first caller; later ones
 	// are told TypeNotKept, with its status and Location. Default 1 MiB;
-	// negative is no limit. The engine's own limit for the whole record holds too.
+	// negative is no limit. What the store can never keep is not kept either.
 	MaxResult int64
 	// SpoolDir is where temporary files are made. Default os.TempDir().
 	SpoolDir string
@@ -165,7 +165,7 @@ func (opts *Options) complete(engine *ibid.Engine, scope Scope) (*settings, erro
 	if o.Tx != nil && (o.Streaming || o.Probe != nil) {
 		return nil, invalid("Options.Tx: a transaction that is run again cannot take back what was streamed, and leaves nothing to Probe")
 	}
-	if o.Probe != nil && o.policy.Takeover == ibid.Refuse {
+	if o.Probe != nil && o.policy.Takeover == 0 {
 		o.policy.Takeover = ibid.Probe
 	}
 	switch err := engine.Check(&o.policy, o.Probe != nil); {

@@ -126,9 +126,8 @@ func (c *Consumer) setPolicy(takeover ibid.Takeover) error {
 	switch {
 	case err != nil:
 		return err
-	case merged.Takeover != takeover:
-		// The zero takeover stands for the engine's own.
-		return invalid("takeover is %v, and the engine's own policy is %v: use an engine whose policy refuses", takeover, merged.Takeover)
+	case takeover == 0:
+		return invalid("takeover is not set: choose ibid.Refuse, ibid.Retry or ibid.Probe")
 	case merged.Lease < ack:
 		return invalid("Policy.Lease is %v, shorter than AckTimeout (%v): the broker would still wait for a claim that has ended", merged.Lease, ack)
 	case merged.Retain < c.opts.Horizon:

@@ -456,7 +456,8 @@ func TestNewRefusesWhatCannotKeepAPromise(t *testing.T) {
 		{"a long patience makes a long lease", engine, "c", ibid.Retry, inbox.Options{AckTimeout: 30 * time.Minute}, true},
 		{"a probe without a function", engine, "c", ibid.Probe, inbox.Options{}, false},
 		{"a function without a probe", engine, "c", ibid.Retry, inbox.Options{Probe: probe}, false},
-		{"a refusal that the engine would overrule", retrying, "c", ibid.Refuse, inbox.Options{}, false},
+		{"a refusal, over an engine that retries", retrying, "c", ibid.Refuse, inbox.Options{}, true},
+		{"no takeover policy at all", retrying, "c", 0, inbox.Options{}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -143,6 +143,27 @@ func (s *Store) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, w
 	return nil
 }
 
+// Requeue implements ibid.Requeuer.
+func (s *Store) Requeue(ctx context.Context, key ibid.Digest, token ibid.Token, window time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sh, hash := s.shard(&key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	at := sh.find(&key, hash)
+	r, err := sh.load(at, &key)
+	if err != nil {
+		return err
+	}
+	if err := r.Requeue(token, window, s.clock.now()); err != nil {
+		return err
+	}
+	sh.save(s, at, &r)
+	sh.wake(key)
+	return nil
+}
+
 // Checkpoint implements ibid.Checkpointer.
 func (s *Store) Checkpoint(ctx context.Context, key ibid.Digest, token ibid.Token, steps []byte) error {
 	if err := ctx.Err(); err != nil {

@@ -15,6 +15,10 @@
 // The records may live beside the application's tables, where CompleteTx
 // records a result in the same transaction as the effect.
 //
+// Do goes further: the claim, the work's own writes and its result are one
+// transaction, at two round trips beside those of the work; steps.StepTx does the
+// same for a step. docs/transactions.md says when to use which.
+//
 // # Guarantees
 //
 //   - A verb is one statement and one round trip. A replay, and a Begin that

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,13 +35,15 @@ type Options struct {
 // Store is an ibid.Store in a table of a PostgreSQL database. It is safe for
 // concurrent use, by any number of processes on any number of hosts.
 //
-// It is also an ibid.Notifier, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer
+// It is also an ibid.TxStore, ibid.Notifier, ibid.Sweeper, ibid.Inspector, ibid.Checkpointer
 // and ibid.Describer.
 type Store struct {
 	pool     *pgxpool.Pool
 	queries  *pgsql.Queries
 	batches  batches
 	listener listener
+	clock    serverClock
+	onlyNew  sync.Map // marks in one statement → its text
 }
 
 // New returns a store in the database of pool, which stays the caller's to

@@ -1,5 +1,6 @@
 // Package sqlstore keeps ibid's records in an SQL database, through
-// database/sql and any driver. It speaks SQLite, and MySQL or MariaDB.
+// database/sql and any driver. It speaks SQLite (OpenSQLite), PostgreSQL
+// (OpenPostgres), and MySQL or MariaDB (OpenMySQL).
 //
 //	db, err := sql.Open("sqlite", "file:payments.db?_pragma=synchronous(FULL)&_txlock=immediate")
 //	if err != nil {
@@ -15,6 +16,24 @@
 //
 // The records may live in a database of their own, or beside the application's
 // tables, where CompleteTx records a result in the same transaction as the effect.
+//
+// Do goes further: the claim, the work's own writes and its result are one
+// transaction, and steps.StepTx does the same for a step. docs/transactions.md says
+// when to use which.
+//
+// # PostgreSQL, MySQL and MariaDB
+//
+// Any number of processes on any number of hosts share a table; the server's
+// clock judges leases and windows. Begin is one round trip for a replay or a key
+// that is taken, which writes and locks nothing; for a first run it is one on PostgreSQL and
+// two on MySQL. Complete is one and two. A standby or a read-only server is
+// refused: it may lag. Waiters of this process are woken; those of others poll,
+// except with package pgxstore, which uses the same table. database/sql asks again
+// by itself where a connection was lost before it was used; a token recognises its own work.
+//
+// MySQL is 8.0 or later, MariaDB 10.6 or later, the table InnoDB's.
+//
+// What follows is about SQLite where it speaks of files.
 //
 // # Guarantees
 //

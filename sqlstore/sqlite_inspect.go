@@ -90,3 +90,11 @@ func (s *SQLite) Forget(ctx context.Context, key ibid.Digest, token ibid.Token, 
 		return b.put(key, &r, raw != nil)
 	})
 }
+
+// Requeue implements ibid.Requeuer.
+func (s *SQLite) Requeue(ctx context.Context, key ibid.Digest, token ibid.Token, window time.Duration) error {
+	return s.change(ctx, key, func(r *record.Record, now int64) (changed, frees bool, err error) {
+		err = r.Requeue(token, window, now)
+		return true, true, err
+	})
+}

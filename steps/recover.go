@@ -91,8 +91,8 @@ func pick[T int | time.Duration](field *T, value T) {
 }
 
 // Recover re-drives lapsed operations, pass after pass, until ctx ends, and returns
-// ctx's error. handlers are named as the kept requests are; an operation
-// whose handler is missing fails. A store that cannot list is ErrInvalid, at once; a
+// ctx's error. handlers are named as the kept requests are; the one named
+// "" gets those that no other is for. An operation without a handler fails. A store that cannot list is ErrInvalid, at once; a
 // pass that fails is reported to Observe, and repeated.
 func Recover(ctx context.Context, e *ibid.Engine, handlers map[string]Handler, opts *RecoverOptions) error {
 	c := newCompleter(e, handlers, opts)
@@ -206,10 +206,10 @@ func (c *completer) redrive(ctx context.Context, o ibid.Operation) {
 		err = fmt.Errorf("%w: %w", ibid.ErrUnknown, err)
 	case c.opts.MaxAttempts > 0 && n >= c.opts.MaxAttempts:
 		err = fmt.Errorf("%w after %d attempts", ibid.ErrUnknown, n)
-	case c.handlers[name] == nil:
+	case c.handler(name) == nil:
 		err = fmt.Errorf("%w: steps: no handler is named %q", ibid.ErrInvalid, name)
 	default:
-		err = c.handlers[name](ctx, r)
+		err = c.handler(name)(ctx, r)
 		var final *ibid.FinalError
 		if errors.As(err, &final) {
 			err = nil // a failure that is recorded is a result
@@ -223,6 +223,13 @@ func (c *completer) redrive(ctx context.Context, o ibid.Operation) {
 	}
 	c.settle(o.Key, err)
 	c.tell(ctx, Redriven{Key: o.Key, Name: name, Attempt: n, Err: err})
+}
+
+func (c *completer) handler(name string) Handler {
+	if h := c.handlers[name]; h != nil {
+		return h
+	}
+	return c.handlers[""]
 }
 
 // early reports whether the operation failed not long ago.

@@ -26,6 +26,23 @@ type Request struct {
 	Body []byte
 }
 
+// HTTPRequest returns what Keep keeps of r: its method, path and query, the named
+// headers, and body, which is what the handler has read. The idempotency key is
+// one of the headers to name, if the request is to be sent again from outside. Its
+// Name is r's pattern, or method and path where http.ServeMux did not set one.
+func HTTPRequest(r *http.Request, body []byte, headers ...string) Request {
+	k := Request{Name: r.Pattern, Method: r.Method, Path: r.URL.RequestURI(), Header: make(http.Header), Body: body}
+	if k.Name == "" {
+		k.Name = r.Method + " " + r.URL.Path
+	}
+	for _, name := range headers {
+		if v := r.Header.Values(name); len(v) > 0 {
+			k.Header[http.CanonicalHeaderKey(name)] = v
+		}
+	}
+	return k
+}
+
 // Keep keeps r, sealed, until the operation is forgotten or its window ends. Call
 // it before the first step: what vanishes before is not re-driven. ErrInvalid
 // reports an engine without Options.Seal: a request would lie readable in

@@ -14,8 +14,8 @@ import (
 var ErrChanged = errors.New("steps: a step of an earlier attempt was not reached")
 
 // Run is ibid.Do for work of several steps. An operation whose attempt vanished
-// is taken over by the next call, as under ibid.Retry, unless call.Policy says
-// ibid.Probe: what each step is owed is decided step by step. ErrInvalid reports
+// is taken over by the next call, as under ibid.Retry, unless call.Policy names
+// another policy: what each step is owed is decided step by step. ErrInvalid reports
 // a call in transactional mode, which has nothing to resume.
 func Run[T any](ctx context.Context, e *ibid.Engine, call ibid.Call, fn func(context.Context, *Op) (T, error)) (T, ibid.Outcome, error) {
 	if call.Tx != nil {
@@ -25,7 +25,7 @@ func Run[T any](ctx context.Context, e *ibid.Engine, call ibid.Call, fn func(con
 	if call.Policy != nil {
 		p = *call.Policy
 	}
-	if p.Takeover == ibid.Refuse {
+	if p.Takeover == 0 {
 		p.Takeover = ibid.Retry
 	}
 	call.Policy = &p

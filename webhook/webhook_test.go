@@ -407,3 +407,11 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// A secret that was not configured is one that anybody has.
+func TestAnEmptySecretVerifiesNothing(t *testing.T) {
+	t.Parallel()
+	p := providers[0]
+	e := newEndpoint(t, p.verifier(""), nil)
+	e.want(p.sign("", "e", "b", time.Now()), "b", http.StatusUnauthorized, 0)
+}

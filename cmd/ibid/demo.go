@@ -19,23 +19,29 @@ import (
 
 // demoCommand runs the tour, or serves.
 type demoCommand struct {
-	Store      string   `placeholder:"URL" help:"Store of the keys: memory: or sqlite:PATH. Default: an SQLite file in a temporary folder."`
+	Store      string   `placeholder:"URL" help:"Store of the keys: memory:, sqlite:PATH, redis://…, postgres://…, mysql://… or, with Redis in front, redis://…+postgres://…. Default: an SQLite file in a temporary folder."`
 	SecretFile string   `placeholder:"FILE" help:"File with the secret of the store."`
-	Break      string   `enum:",no-claim,release-after-success,request-context" default:"" placeholder:"HOW" help:"Break the service on purpose: no-claim, release-after-success or request-context. The tour must then fail."`
+	Break      string   `enum:",no-claim,release-after-success,request-context,fresh-charge-key" default:"" placeholder:"HOW" help:"Break the service on purpose: no-claim, release-after-success, request-context or fresh-charge-key. The tour must then fail."`
 	JSON       bool     `name:"json" help:"Print one JSON object per scene, and a last one with the totals."`
 	Scene      []string `placeholder:"NAME" help:"Play only these scenes."`
 
-	Serve    string        `group:"Serving" placeholder:"ADDR" help:"Serve the payments API at ADDR for curl, instead of running the tour."`
-	Data     string        `group:"Serving" placeholder:"PATH" help:"SQLite file of the payments and the ledger. Default: beside the store's file."`
-	Takeover string        `group:"Serving" enum:"refuse,probe" default:"refuse" help:"What follows an attempt that vanished: refuse or probe."`
-	Lease    time.Duration `group:"Serving" help:"How long a claim holds without renewal. Default 30s."`
-	MaxRun   time.Duration `group:"Serving" help:"How long one attempt may run. Default 5m."`
-	Retain   time.Duration `group:"Serving" help:"How long an answer is replayed. Default 24h."`
-	Remember time.Duration `group:"Serving" help:"How long after that the key is refused as expired. Default 0s."`
-	Wait     time.Duration `group:"Serving" help:"How long a duplicate waits for the first request. Default 0s."`
-	SealKey  []string      `group:"Serving" placeholder:"ID:FILE" help:"Seal results at rest with this key, 64 hexadecimal digits in a file. May be repeated; the first one seals."`
-	Naked    bool          `group:"Serving" help:"Serve without ibid and without the unique constraint."`
-	Attached bool          `hidden:"" help:"End when standard input does, and not on an interrupt."`
+	Serve         string        `group:"Serving" placeholder:"ADDR" help:"Serve the payments API at ADDR for curl, instead of running the tour."`
+	Data          string        `group:"Serving" placeholder:"PATH" help:"SQLite file of the payments and the ledger. Default: beside the store's file."`
+	Takeover      string        `group:"Serving" enum:"refuse,probe" default:"refuse" help:"What follows an attempt that vanished: refuse or probe."`
+	Lease         time.Duration `group:"Serving" help:"How long a claim holds without renewal. Default 30s."`
+	MaxRun        time.Duration `group:"Serving" help:"How long one attempt may run. Default 5m."`
+	Retain        time.Duration `group:"Serving" help:"How long an answer is replayed. Default 24h."`
+	Remember      time.Duration `group:"Serving" help:"How long after that the key is refused as expired. Default 0s."`
+	Wait          time.Duration `group:"Serving" help:"How long a duplicate waits for the first request. Default 0s."`
+	FailOpen      bool          `group:"Serving" help:"While the store is away, run payments and refunds under their unique constraints. Default: answer 503, and run nothing."`
+	StoreTimeout  time.Duration `group:"Serving" help:"How long one call of the store may take. Default 5s."`
+	AnswerTimeout time.Duration `group:"Serving" help:"How long a caller waits for its result to be recorded. Default 10s."`
+	SealKey       []string      `group:"Serving" placeholder:"ID:FILE" help:"Seal results at rest with this key, 64 hexadecimal digits in a file. May be repeated; the first one seals."`
+	Shop          string        `group:"Serving" placeholder:"PATH" help:"SQLite file of stock, orders, wallets and their keys. Default: neither orders nor wallets are served."`
+	Provider      string        `group:"Serving" placeholder:"URL" help:"Payment provider that charges for orders, see ibid provider. Default: no orders are served."`
+	Recover       time.Duration `group:"Serving" help:"How often to look for orders whose process died, and finish them. It needs --seal-key. Default: never."`
+	Naked         bool          `group:"Serving" help:"Serve without ibid and without the unique constraint."`
+	Attached      bool          `hidden:"" help:"End when standard input does, and not on an interrupt."`
 }
 
 // Run implements kong's command.
@@ -62,7 +68,13 @@ func (c *demoCommand) servingOnly() string {
 		{"--retain", c.Retain != 0},
 		{"--remember", c.Remember != 0},
 		{"--wait", c.Wait != 0},
+		{"--fail-open", c.FailOpen},
+		{"--store-timeout", c.StoreTimeout != 0},
+		{"--answer-timeout", c.AnswerTimeout != 0},
 		{"--seal-key", len(c.SealKey) > 0},
+		{"--shop", c.Shop != ""},
+		{"--provider", c.Provider != ""},
+		{"--recover", c.Recover != 0},
 		{"--naked", c.Naked},
 	} {
 		if f.given {
@@ -80,13 +92,8 @@ func (c *demoCommand) serve(ctx context.Context, std streams) error {
 		return errors.New("--naked leaves ibid out: there is nothing to --break")
 	}
 	if c.Attached {
-		signal.Ignore(os.Interrupt) // whoever started the process ends it
-		attached, end := context.WithCancel(ctx)
+		attached, end := attach(ctx, std.in)
 		defer end()
-		go func() {
-			_, _ = io.Copy(io.Discard, std.in) // an error is an end, too
-			end()
-		}()
 		ctx = attached
 	}
 	policy := ibid.Policy{Lease: c.Lease, MaxRun: c.MaxRun, Retain: c.Retain, Remember: c.Remember, Wait: c.Wait}
@@ -94,9 +101,23 @@ func (c *demoCommand) serve(ctx context.Context, std streams) error {
 		policy.Takeover = ibid.Probe
 	}
 	return serve.Run(ctx, serve.Options{
+		FailOpen: c.FailOpen, StoreTimeout: c.StoreTimeout, AnswerTimeout: c.AnswerTimeout,
 		Addr: c.Serve, Store: c.Store, Data: c.Data, SecretFile: c.SecretFile, SealKeys: c.SealKey, Policy: policy, Naked: c.Naked, Break: c.Break,
+		Shop: c.Shop, Provider: c.Provider, Recover: c.Recover,
 		Log: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, std.out)
+}
+
+// attach returns a context that ends when in does, and takes no interrupt:
+// whoever started the process ends it.
+func attach(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
+	signal.Ignore(os.Interrupt)
+	attached, end := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // an error is an end, too
+		end()
+	}()
+	return attached, end
 }
 
 func (c *demoCommand) tour(ctx context.Context, std streams) error {
@@ -135,7 +156,7 @@ func survives(ctx context.Context, address string) (s ibid.Survival, err error) 
 	}
 	d, err := describer.Describe(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("store %q: %w", address, err)
+		return 0, fmt.Errorf("store %q: %w", stores.Shown(address), err)
 	}
 	return d.Survives, nil
 }

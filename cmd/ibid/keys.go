@@ -18,12 +18,13 @@ type keysCommand struct {
 	Get     keysGetCommand     `cmd:"" help:"Show what is kept of a key."`
 	List    keysListCommand    `cmd:"" help:"List keys."`
 	Resolve keysResolveCommand `cmd:"" help:"Say what the outcome of a key was that nobody could tell."`
-	Forget  keysForgetCommand  `cmd:"" help:"Drop what is kept of a key: the next request runs again."`
+	Forget  keysForgetCommand  `cmd:"" help:"Drop what is kept of a key: the next request runs again, with derived keys of its own."`
+	Requeue keysRequeueCommand `cmd:"" help:"Let the same request run again, with the same derived keys."`
 }
 
 // storeFlags name a store that a service uses.
 type storeFlags struct {
-	Store      string   `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH."`
+	Store      string   `required:"" env:"IBID_STORE" placeholder:"URL" help:"Store of the service: sqlite:PATH, redis://…, postgres://…, mysql://… or redis://…+postgres://…."`
 	SecretFile string   `env:"IBID_SECRET_FILE" placeholder:"FILE" help:"File with the secret that the service uses, if it has one."`
 	SealKey    []string `env:"IBID_SEAL_KEY" placeholder:"ID:FILE" help:"Key that the service seals results with, as 64 hexadecimal digits in a file, if it seals them. May be repeated; the first one seals."`
 }
@@ -213,6 +214,11 @@ func (c *keysForgetCommand) Run(ctx context.Context, std streams) error {
 		return changed(k.op.Key, err)
 	}
 	fmt.Fprintf(std.out, "key %s: forgotten, it was %s; the next request runs again, with derived keys of its own\n", k.op.Key, k.op.Record.State)
+	if store, ok := k.close.(ibid.Store); ok {
+		if l, ok := ibid.As[interface{ ForgottenWithin() time.Duration }](store); ok {
+			fmt.Fprintf(std.out, "processes that replayed it lately may do so for another %v\n", l.ForgottenWithin())
+		}
+	}
 	return nil
 }
 

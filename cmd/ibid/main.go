@@ -15,11 +15,15 @@ import (
 
 // commands is the command line of the program.
 type commands struct {
-	Demo    demoCommand    `cmd:"" help:"Run a tour that puts the promises to the test, or serve the payments API of the tour."`
-	Keys    keysCommand    `cmd:"" help:"Look at keys, resolve unknown outcomes, forget keys."`
-	Store   storeCommand   `cmd:"" help:"Check stores."`
-	Pay     payCommand     `cmd:"" hidden:"" help:"Pay an order, as a client of the payments API does."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Demo     demoCommand     `cmd:"" help:"Run a tour that puts the promises to the test, or serve the payments API of the tour."`
+	Keys     keysCommand     `cmd:"" help:"Look at keys, resolve unknown outcomes, forget keys."`
+	Recover  recoverCommand  `cmd:"" help:"Finish operations whose process died, by sending their kept requests to the service again."`
+	Store    storeCommand    `cmd:"" help:"Check stores."`
+	Schema   schemaCommand   `cmd:"" help:"Print or apply the schema of a store in SQL."`
+	Pay      payCommand      `cmd:"" hidden:"" help:"Pay an order, as a client of the payments API does."`
+	Consume  consumeCommand  `cmd:"" hidden:"" help:"Book the orders of a queue."`
+	Provider providerCommand `cmd:"" hidden:"" help:"Serve a payment provider, which charges for the orders of the demonstration."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // streams are where a command reads and writes.

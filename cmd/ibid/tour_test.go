@@ -62,7 +62,7 @@ func tour(t *testing.T, args ...string) (scenes []scene, exit int, stderr string
 // It does not run beside other tests: it waits for leases of two seconds.
 func TestTourKeepsEveryPromise(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 seconds")
+		t.Skip("takes 30 seconds")
 	}
 	began := time.Now()
 	scenes, exit, stderr := tour(t)
@@ -72,17 +72,28 @@ func TestTourKeepsEveryPromise(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the tour took %v, more than a minute", took)
 	}
+	// The scene that cuts a store off needs a server.
+	skipped, outage := 0, 5
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		skipped, outage = 1, 0
+		t.Log("redis-server is not installed: the scene outage is skipped")
+	}
 	total := scenes[len(scenes)-1].Total
-	if total == nil || total.Scenes != len(scenes)-1 || total.Kept != total.Scenes || total.Skipped != 0 || total.Broken != "" {
+	if total == nil || total.Scenes != len(scenes)-1 || total.Kept != total.Scenes-skipped || total.Skipped != skipped || total.Broken != "" {
 		t.Fatalf("total: %+v", total)
 	}
 	// 3 without ibid, 1,000 of different keys, and one each of 18 others, of
 	// which two users have two under one order; 2 of a client without a journal and 1 of one
-	// with it. Nothing else may be in any ledger.
-	if want := 3 + 1000 + 20 + 3; total.Charges != want {
+	// with it; 1 of a webhook and 30 of a queue; 2 of two processes, and 5 of the store that goes
+	// away; of orders 20 that shared the cups, 6 and 6 of shops that were killed, 3 of
+	// bad providers and one from a wallet. Nothing else may be in any ledger.
+	if want := 3 + 1000 + 20 + 3 + 1 + 30 + 2 + outage + 20 + 6 + 6 + 3 + 1; total.Charges != want {
 		t.Errorf("%d charges, want %d", total.Charges, want)
 	}
 	for _, s := range scenes[:len(scenes)-1] {
+		if s.Scene == "outage" && skipped > 0 {
+			continue
+		}
 		if s.Verdict != "kept" {
 			t.Errorf("%s is %s: %s", s.Scene, s.Verdict, s.Reason)
 		}
@@ -103,6 +114,9 @@ func TestScene(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			scenes, exit, stderr := tour(t, "--scene", s.Name)
+			if len(scenes) == 2 && scenes[0].Verdict == "skipped" && strings.Contains(scenes[0].Reason, "not installed") {
+				t.Skip(scenes[0].Reason)
+			}
 			if exit != 0 || len(scenes) != 2 || scenes[0].Verdict != "kept" {
 				t.Errorf("exit code %d: %s%s", exit, scenes[0].Reason, stderr)
 			}
@@ -115,14 +129,16 @@ func TestTourFailsWhereItIsBroken(t *testing.T) {
 	for _, row := range []struct {
 		how, scene     string
 		expected, seen string
+		args           []string
 	}{
-		{"release-after-success", "three-sends", "1", "3"},
-		{"no-claim", "stampede", "1", ""}, // as many as were at once, and some
-		{"request-context", "hang-up", "201 replayed", "409 outcome-unknown"},
+		{how: "release-after-success", scene: "three-sends", expected: "1", seen: "3"},
+		{how: "no-claim", scene: "stampede", expected: "1"}, // as many as were at once, and some
+		{how: "request-context", scene: "hang-up", expected: "201 replayed", seen: "409 outcome-unknown"},
+		{how: "fresh-charge-key", scene: "order-crash", expected: "1", seen: "2", args: []string{"--scene", "order-crash"}},
 	} {
 		t.Run(row.how, func(t *testing.T) {
 			t.Parallel()
-			scenes, exit, stderr := tour(t, "--break", row.how)
+			scenes, exit, stderr := tour(t, append(row.args, "--break", row.how)...)
 			if exit != 1 || !strings.Contains(stderr, "scene "+row.scene) {
 				t.Errorf("exit code %d, stderr %q, want 1 and scene %s", exit, stderr, row.scene)
 			}

@@ -194,6 +194,21 @@ func (r *Record) Forget(token ibid.Token, window time.Duration, now int64) error
 	return nil
 }
 
+// Requeue makes r a released record of the same generation that only the same
+// request may claim, and reports ErrClaimLost when token is not that of r, or its claim
+// holds.
+func (r *Record) Requeue(token ibid.Token, window time.Duration, now int64) error {
+	if !r.Kept(now) || r.Token != token || r.State(now) == ibid.InProgress {
+		return ibid.ErrClaimLost
+	}
+	*r = Record{
+		Token: r.Token, Fence: r.Fence, Generation: r.Generation, Fingerprint: r.Fingerprint,
+		Scope: r.Scope, Label: r.Label, Gone: now + int64(window),
+	}
+	r.WindowEnd = r.Gone
+	return nil
+}
+
 // Damaged returns what Forget with the zero token is asked of where the record
 // that stands is damaged. Its generation is the time in seconds: derived keys
 // must not repeat, and no number of forgets reaches it.

@@ -18,6 +18,7 @@ import (
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/inbox"
 	"github.com/ibid-go/ibid/internal/integration/servers"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/pgxstore"
 	"github.com/ibid-go/ibid/sqlstore"
 )
@@ -94,7 +95,7 @@ func TestMain(m *testing.M) {
 func postgresURL(t testing.TB) string {
 	t.Helper()
 	postgres.once.Do(func() {
-		if postgres.url = os.Getenv("IBID_TEST_POSTGRES"); postgres.url != "" {
+		if postgres.url = outside.Address("POSTGRES"); postgres.url != "" {
 			return
 		}
 		if postgres.server, postgres.err = servers.StartPostgres(); postgres.err == nil {
@@ -107,7 +108,12 @@ func postgresURL(t testing.TB) string {
 
 func openPostgres(t testing.TB) *database[pgx.Tx] {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), postgresURL(t))
+	return openPostgresAt(t, postgresURL(t))
+}
+
+func openPostgresAt(t testing.TB, url string) *database[pgx.Tx] {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,8 +183,10 @@ func TestReplicaIsRefused(t *testing.T) {
 	_, look := s.Look(t.Context(), k)
 	_, list := s.List(t.Context(), ibid.Filter{}, ibid.Digest{}, 10)
 	_, again := sqlstore.OpenMySQL(t.Context(), db, &sqlstore.MySQLOptions{Table: table})
-	for what, err := range map[string]error{"Begin of a recorded key": begin, "Look": look, "List": list, "Open": again,
-		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour)} {
+	for what, err := range map[string]error{
+		"Begin of a recorded key": begin, "Look": look, "List": list, "Open": again,
+		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -265,6 +267,9 @@ func TestReplayWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			m[name] = value
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
 		}
 		return m
 	}
@@ -460,5 +465,37 @@ func TestCopiesDecideNothing(t *testing.T) {
 	var gone int64
 	if err := db.QueryRow("SELECT gone FROM "+table+" WHERE `key` = ?", k[:]).Scan(&gone); err != nil || gone < 1e18 {
 		t.Errorf("the copy is %d, %v", gone, err)
+	}
+}
+
+// Of those who take a lapsed claim over at once, one owns it.
+func TestOneTakesOver(t *testing.T) {
+	t.Parallel()
+	s, _ := openNew(t, newDB(t, serverDSN(t)))
+	for range 10 {
+		k, c := mustBegin(t, s)
+		if err := s.Extend(t.Context(), k, c.Token, 0); err != nil {
+			t.Fatal(err)
+		}
+		var owners atomic.Int64
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for range 12 {
+			wg.Go(func() {
+				taker := newClaim()
+				taker.Fingerprint = c.Fingerprint
+				<-start
+				if r, err := s.Begin(t.Context(), k, taker); err != nil {
+					t.Error(err)
+				} else if r.OwnedBy(taker.Token) {
+					owners.Add(1)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if r, err := s.Look(t.Context(), k); owners.Load() != 1 || err != nil || r.Attempt != 2 || r.Vanished != 1 {
+			t.Errorf("%d owners, %+v, %v", owners.Load(), r, err)
+		}
 	}
 }

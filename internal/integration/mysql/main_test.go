@@ -16,6 +16,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/internal/integration/servers"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/sqlstore"
 	"github.com/ibid-go/ibid/storetest"
 )
@@ -44,7 +45,7 @@ func (silent) Print(...any) {}
 func serverDSN(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.dsn = os.Getenv("IBID_TEST_MYSQL"); shared.dsn != "" {
+		if shared.dsn = outside.Address("MYSQL"); shared.dsn != "" {
 			return
 		}
 		if shared.server, shared.err = servers.StartMariaDB(); shared.err == nil {

@@ -55,7 +55,7 @@ func target(t *testing.T, pool *pgxpool.Pool, opts pgxstore.Options) storetest.T
 			table, _ := tablesOf.Load(store)
 			return corrupt(ctx, pool, table.(string), key, change)
 		},
-		Tick:     100 * time.Millisecond,
+		Tick:     200 * time.Millisecond,
 		Callers:  40,
 		Parallel: true,
 	}

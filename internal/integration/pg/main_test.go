@@ -14,6 +14,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/internal/integration/servers"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/pgxstore"
 )
 
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 func serverURL(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.url = os.Getenv("IBID_TEST_POSTGRES"); shared.url != "" {
+		if shared.url = outside.Address("POSTGRES"); shared.url != "" {
 			return
 		}
 		if shared.server, shared.err = servers.StartPostgres(); shared.err == nil {

@@ -52,7 +52,7 @@ func TestSQLContract(t *testing.T) {
 			table, _ := tablesOf.Load(store)
 			return corrupt(ctx, pool, table.(string), key, change)
 		},
-		Tick:     100 * time.Millisecond,
+		Tick:     200 * time.Millisecond,
 		Callers:  40,
 		Parallel: true,
 	})

@@ -266,5 +266,6 @@ func BenchmarkBytesAtRest(b *testing.B) {
 	each := float64(server.Number("memory", "used_memory")-before) / records
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(each, "B/record")
-	b.ReportMetric(each/float64(len(benchResult)), "of-result")
+	payload := len(rawKey(redisstore.DefaultPrefix, newKey())) + len(benchSecond)
+	b.ReportMetric(each/float64(payload), "of-payload")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/internal/integration/redis/redistest"
+	"github.com/ibid-go/ibid/internal/outside"
 )
 
 // fakeTime starts a server whose clock can be set.
@@ -20,7 +21,7 @@ func fakeTime(t *testing.T) (server *redistest.Server, set func(offset string)) 
 	// time when it first allocates: the C library's own malloc goes before it.
 	libc, _ := filepath.Glob("/lib/*/libc.so.6")
 	if len(libs) == 0 || len(libc) == 0 {
-		t.Skip("libfaketime.so.1 was not found")
+		outside.Need(t, outside.Missing{What: "libfaketime.so.1", Package: "faketime"})
 	}
 	file := filepath.Join(t.TempDir(), "time")
 	set = func(offset string) {

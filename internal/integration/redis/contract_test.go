@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/internal/integration/redis/redistest"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/storetest"
 	"github.com/redis/rueidis"
 )
@@ -19,7 +19,7 @@ import (
 // "127.0.0.1:6379". Keys are left there until they expire.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	addr := os.Getenv("IBID_TEST_REDIS")
+	addr := outside.Address("REDIS")
 	if addr == "" {
 		addr = redistest.Start(t).Addr
 	}

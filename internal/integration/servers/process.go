@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,28 +13,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ibid-go/ibid/internal/outside"
 )
 
 // Missing is the error of a server that is not installed.
-type Missing struct{ What, Package string }
+type Missing = outside.Missing
 
-// Error implements error.
-func (m Missing) Error() string {
-	return fmt.Sprintf("%s is missing: apt-get install %s", m.What, m.Package)
-}
-
-// Need ends the test where err is not nil: a Missing skips it, unless
-// IBID_TEST_REQUIRE is "all".
+// Need is [outside.Need], for tests that start a server.
 func Need(t testing.TB, err error) {
 	t.Helper()
-	var missing Missing
-	switch {
-	case err == nil:
-	case errors.As(err, &missing) && os.Getenv("IBID_TEST_REQUIRE") != "all":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
+	outside.Need(t, err)
 }
 
 // find returns the path of a binary: the newest that matches one of globs, or
@@ -48,7 +36,7 @@ func find(name, pkg string, globs ...string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", Missing{name, pkg}
+		return "", Missing{What: name, Package: pkg}
 	}
 	return path, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ibid-go/ibid/internal/integration/servers"
+	"github.com/ibid-go/ibid/internal/outside"
 	"github.com/ibid-go/ibid/pgxstore"
 	"github.com/ibid-go/ibid/steps"
 )
@@ -31,7 +32,7 @@ var schemas atomic.Int64
 func freshPostgres(t testing.TB) string {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.url = os.Getenv("IBID_TEST_POSTGRES"); shared.url != "" {
+		if shared.url = outside.Address("POSTGRES"); shared.url != "" {
 			return
 		}
 		if shared.server, shared.err = servers.StartPostgres(); shared.err == nil {

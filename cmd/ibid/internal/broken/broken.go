@@ -22,6 +22,9 @@ const (
 	// RequestContext runs the work on the context of its request: a caller that
 	// hangs up cancels it half-way.
 	RequestContext = "request-context"
+	// FreshChargeKey hands the payment provider another key in every attempt of
+	// an order, instead of the derived one. Package orders does it.
+	FreshChargeKey = "fresh-charge-key"
 )
 
 // Store returns store broken in the way of how; store itself when the way has

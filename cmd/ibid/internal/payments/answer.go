@@ -52,7 +52,7 @@ func failure(err error, location string) answer {
 	case errors.Is(err, ErrTooMuch):
 		return problem(http.StatusConflict, "the refund is more than is left of the payment")
 	case errors.Is(err, ErrExists):
-		a := problem(http.StatusConflict, "the unique constraint held: this operation was settled before, see Location")
+		a := problem(http.StatusConflict, "the unique constraint held: this operation is there already, see Location")
 		a.header.Set("Location", location)
 		return a
 	case errors.Is(err, errBefore):

@@ -29,8 +29,8 @@ var (
 	// ErrNotFound reports that nothing is kept under the id, or not for this user.
 	ErrNotFound = errors.New("not found")
 	// ErrExists reports that the operation's payment or refund was already
-	// settled: the unique constraint held.
-	ErrExists = errors.New("already settled")
+	// settled, or is another attempt's to settle: the unique constraint held.
+	ErrExists = errors.New("already there")
 	// ErrTooMuch reports a refund of more than is left of the payment.
 	ErrTooMuch = errors.New("more than is left of the payment")
 )
@@ -108,17 +108,31 @@ type Payment struct {
 	OrderID  string `json:"order_id"`
 	Amount   int64  `json:"amount"` // in the smallest unit of the currency
 	Currency string `json:"currency"`
-	Status   string `json:"status"` // "pending" or "completed"
+	Status   string `json:"status"` // "pending", "guarded" or "completed"
 
 	user      string
 	chargeKey string
 }
 
+// Guards are the constraints that payments and refunds are protected by while
+// the store of the keys is away, as they are named in an answer.
+const (
+	PaymentGuard = "payments_charge_key"
+	RefundGuard  = "refunds_refund_key"
+)
+
 // Reserve writes a payment down as pending, before it is charged. A pending
 // payment of the same charge key, left by an earlier attempt, is returned
-// instead; a completed one is ErrExists, with the payment that is there.
-func (b *Book) Reserve(ctx context.Context, p Payment) (Payment, error) {
+// instead; any other is ErrExists, with the payment that is there.
+//
+// Guarded, nothing but the unique constraint stands between two attempts: only
+// the one that inserts the row may charge. Its row says "guarded" until it is
+// settled, so that no later attempt takes it for one that is free to charge.
+func (b *Book) Reserve(ctx context.Context, p Payment, guarded bool) (Payment, error) {
 	p.ID, p.Status = newID("pay_"), "pending"
+	if guarded {
+		p.Status = "guarded"
+	}
 	res, err := b.db.ExecContext(ctx, `INSERT INTO payments (payment_id, charge_key, order_id, user_id, amount, currency, status)
 		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.ID, p.chargeKey, p.OrderID, p.user, p.Amount, p.Currency, p.Status)
 	if err != nil {
@@ -128,7 +142,7 @@ func (b *Book) Reserve(ctx context.Context, p Payment) (Payment, error) {
 		return p, err
 	}
 	there, err := b.payment(ctx, "charge_key = ?", p.chargeKey)
-	if err == nil && there.Status != "pending" {
+	if err == nil && (guarded || there.Status != "pending") {
 		err = ErrExists
 	}
 	return there, err

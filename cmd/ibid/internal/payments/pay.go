@@ -30,7 +30,8 @@ func (s *Service) postPayment(w http.ResponseWriter, r *http.Request) {
 // the outcome unknown, and whatever fails before it frees the key.
 func (s *Service) pay(ctx context.Context, p Payment, f faults) answer {
 	p.chargeKey = operationKey(ctx, "charge")
-	p, err := s.book.Reserve(ctx, p)
+	attempt, _ := ibid.AttemptFrom(ctx)
+	p, err := s.book.Reserve(ctx, p, attempt.Guard != "")
 	if err != nil {
 		return failure(err, "/payments/"+p.ID)
 	}

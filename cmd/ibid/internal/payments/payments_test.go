@@ -293,7 +293,7 @@ func TestABookOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "book")
 	first := openBook(t, path, nil)
-	p, err := first.Reserve(context.Background(), payments.Payment{OrderID: "o-1", Amount: 1, Currency: "TWD"})
+	p, err := first.Reserve(context.Background(), payments.Payment{OrderID: "o-1", Amount: 1, Currency: "TWD"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

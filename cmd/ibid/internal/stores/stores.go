@@ -1,7 +1,11 @@
 // Package stores opens a store by its URL.
 //
-//	memory:         in this process, gone with it
-//	sqlite:PATH     an SQLite file: sqlite:keys.db, sqlite:/var/lib/app/keys.db
+//	memory:                                 in this process, gone with it
+//	sqlite:PATH                             an SQLite file: sqlite:keys.db, sqlite:/var/lib/app/keys.db
+//	redis://USER:PASSWORD@HOST:PORT/DB      Redis or Valkey; rediss: with TLS; ?prefix=P begins every key
+//	postgres://USER:PASSWORD@HOST:PORT/DB   PostgreSQL, with the parameters of pgx; ?table=T names the table
+//	mysql://USER:PASSWORD@HOST:PORT/DB      MySQL or MariaDB, with the parameters of go-sql-driver; ?table=T
+//	redis://…+postgres://…                  Redis replays in front of a store that decides: also +mysql, +sqlite
 package stores
 
 import (
@@ -22,7 +26,7 @@ import (
 )
 
 // Help says which URLs there are, in a line.
-const Help = "memory: or sqlite:PATH"
+const Help = "memory:, sqlite:PATH, redis://…, postgres://…, mysql://… or redis://…+postgres://…"
 
 // Opened is an open store.
 type Opened struct {
@@ -43,7 +47,7 @@ func (o *Opened) Close() error { return o.close() }
 
 // Options of Open. Nil is the default.
 type Options struct {
-	// Existing refuses to make a file that does not exist, for those who look
+	// Existing refuses to make a file or a table that does not exist, for those who look
 	// at a store that a service is using. Default false. It refuses memory:
 	// too: what a service keeps in its memory nobody else can open.
 	Existing bool
@@ -51,11 +55,14 @@ type Options struct {
 
 // Open opens the store at address.
 func Open(ctx context.Context, address string, opts *Options) (*Opened, error) {
+	existing := opts != nil && opts.Existing
+	if front, decides, ok := split(address); ok {
+		return openLayered(ctx, address, front, decides, existing)
+	}
 	kind, path, ok := strings.Cut(address, ":")
 	if !ok {
 		return nil, fmt.Errorf("store %q: no such kind of address: use %s", address, Help)
 	}
-	existing := opts != nil && opts.Existing
 	switch kind {
 	case "memory":
 		switch {
@@ -67,8 +74,14 @@ func Open(ctx context.Context, address string, opts *Options) (*Opened, error) {
 		return &Opened{Store: memstore.New(nil), URL: address, close: func() error { return nil }}, nil
 	case "sqlite":
 		return openSQLite(ctx, address, path, existing)
+	case "redis", "rediss", "valkey", "valkeys":
+		return openRedis(address)
+	case "postgres", "postgresql":
+		return openPostgres(ctx, address, existing)
+	case "mysql", "mariadb":
+		return openMySQL(ctx, address, existing)
 	}
-	return nil, fmt.Errorf("store %q: %q is no kind of store: use %s", address, kind, Help)
+	return nil, fmt.Errorf("store %q: %q is no kind of store: use %s", Shown(address), kind, Help)
 }
 
 func openSQLite(ctx context.Context, address, path string, existing bool) (*Opened, error) {

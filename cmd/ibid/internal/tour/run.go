@@ -3,6 +3,7 @@ package tour
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -91,6 +92,9 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, fmt.Errorf("make the tour's folder: %w", err)
 	}
 	defer os.RemoveAll(t.dir)
+	if err := t.writeSealKey(); err != nil {
+		return Report{}, err
+	}
 	if opts.Store == "" {
 		if err := t.ownStore(); err != nil {
 			return Report{}, err
@@ -168,11 +172,28 @@ func (t *tour) ownStore() error {
 	return nil
 }
 
+// sealKeyFile holds the key that seals the requests that a shop keeps.
+func (t *tour) sealKeyFile() string { return filepath.Join(t.dir, "seal") }
+
+func (t *tour) writeSealKey() error {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	if err := os.WriteFile(t.sealKeyFile(), []byte(hex.EncodeToString(key)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the tour's seal key: %w", err)
+	}
+	return nil
+}
+
 func (t *tour) stopMain(atOnce bool) {
 	if t.main != nil {
 		t.main.end(atOnce)
 	}
 }
+
+// missingError says what is not there that a scene needs. The scene is skipped.
+type missingError string
+
+func (e missingError) Error() string { return string(e) }
 
 func (t *tour) play(ctx context.Context, scene Scene) (Result, error) {
 	began := time.Now()
@@ -185,10 +206,13 @@ func (t *tour) play(ctx context.Context, scene Scene) (Result, error) {
 	err := scene.play(ctx, s)
 	r.Seconds = time.Since(began).Seconds()
 	var broken *BrokenError
+	var missing missingError
 	switch {
 	case ctx.Err() != nil:
 		r.Verdict, err = Interrupted, context.Cause(ctx)
 		r.Reason = err.Error()
+	case errors.As(err, &missing):
+		r.Verdict, r.Reason, err = Skipped, missing.Error(), nil
 	case errors.As(err, &broken):
 		r.Verdict, r.Reason, r.Expected, r.Seen = Broken, broken.What, broken.Expected, broken.Seen
 	case err != nil:

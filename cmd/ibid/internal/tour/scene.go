@@ -81,12 +81,12 @@ func Scenes() []Scene {
 			Proves: "a failure without effect frees the key; one after the effect is unknown, and is not run again",
 		},
 		{
-			Name: "crash-refuse", play: crashRefuse, Survives: ibid.ProcessKill | ibid.ServerKill,
+			Name: "crash-refuse", play: crashRefuse, Survives: ibid.ProcessKill,
 			Title:  "kill -9 in the middle of a charge, restart, retry: takeover Refuse",
 			Proves: "no guessing: the outcome is unknown until somebody who knows it resolves the key",
 		},
 		{
-			Name: "crash-probe", play: crashProbe, Survives: ibid.ProcessKill | ibid.ServerKill,
+			Name: "crash-probe", play: crashProbe, Survives: ibid.ProcessKill,
 			Title:  "kill -9 in the middle of a charge, restart, retry: takeover Probe",
 			Proves: "a vanished attempt is looked up downstream by its derived key: done is recorded, not done runs",
 		},
@@ -94,6 +94,51 @@ func Scenes() []Scene {
 			Name: "client-killed", play: clientKilled,
 			Title:  "The client is killed between send and answer, and started again, without a journal and with one",
 			Proves: "a key that is kept before the first byte is sent outlives its process: one charge",
+		},
+		{
+			Name: "webhook", play: deliveredFiveTimes,
+			Title:  "A webhook that is forged first, and then delivered five times at once",
+			Proves: "the signature comes before the store: a forger burns no event, and the event is handled once",
+		},
+		{
+			Name: "queue", play: consumerKilled,
+			Title:  "A queue delivers every order twice and more, while its consumer is killed again and again",
+			Proves: "transactional inbox: mark and effect are committed together, and every order is booked once",
+		},
+		{
+			Name: "two-processes", play: twoProcesses, Survives: ibid.ProcessKill,
+			Title:  "Two server processes over one store: a retry lands on the other one",
+			Proves: "a store that processes share is one memory: the same answer from each, one charge",
+		},
+		{
+			Name: "outage", play: outage,
+			Title:  "The store goes away before a claim, a replay and a result, and comes back: fail closed, and fail open",
+			Proves: "no guessing: 503 and nothing runs, unless a unique constraint guards the effect; what was done is recorded later",
+		},
+		{
+			Name: "order-stock", play: orderStock,
+			Title:  "60 orders compete for 20 cups, each sent twice at once",
+			Proves: "a key keeps one order from happening twice, and the stock's own condition 60 from sharing 20 cups",
+		},
+		{
+			Name: "order-crash", play: orderCrash,
+			Title:  "kill -9 after each step of an order and in the middle of the charge, restart, retry",
+			Proves: "finished steps are skipped, the charge is repeated under its derived key: each order is finished once",
+		},
+		{
+			Name: "order-recover", play: orderRecover,
+			Title:  "The same, the provider dies too, and no client ever asks again",
+			Proves: "an order whose process died is finished from its kept request, without any retry",
+		},
+		{
+			Name: "order-provider", play: orderProvider,
+			Title:  "The payment provider is slow, loses its answer, declines the card, is down",
+			Proves: "whatever the provider does, the order is finished once and the card charged once, or not at all",
+		},
+		{
+			Name: "transactions", play: transactions,
+			Title:  "200 duplicates of a payment in a transaction, while the server is killed before its commit and before its answer",
+			Proves: "record, answer and payment are one commit: all of it happened, or none",
 		},
 		{
 			Name: "large", play: large,

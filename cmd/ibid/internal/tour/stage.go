@@ -14,6 +14,7 @@ type stage struct {
 	result  *Result
 	servers []*server
 	sending sync.WaitGroup // of requests sent with later
+	after   []func()       // to be called when the servers have ended
 }
 
 // mainServer returns the server that most scenes use. It lives as long as the
@@ -41,10 +42,15 @@ func (s *stage) start(ctx context.Context, p profile) (*server, error) {
 
 // stopAll ends the scene's servers, at once when the scene failed.
 func (s *stage) stopAll(failed bool) {
+	// A server that ends waits for connections on which nothing was sent yet.
+	s.client.http.CloseIdleConnections()
 	for _, server := range s.servers {
 		server.end(failed)
 	}
 	s.sending.Wait()
+	for _, end := range s.after {
+		end()
+	}
 }
 
 const defaultUser = "alice"

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ibid-go/ibid/internal/outside"
 )
 
 // Server is one redis-server on a loopback port of its own, with its data in a
@@ -68,14 +70,11 @@ func StartEnv(t testing.TB, env []string, args ...string) *Server {
 	}
 }
 
-// Need skips the test where a command is missing.
+// Need ends the test where a command is missing, as [outside.Need] says.
 func Need(t testing.TB, command string) {
 	t.Helper()
 	if _, err := exec.LookPath(command); err != nil {
-		if os.Getenv("IBID_TEST_REQUIRE") == "all" {
-			t.Fatalf("%s is not installed, and IBID_TEST_REQUIRE=all", command)
-		}
-		t.Skipf("%s is not installed (Debian: apt-get install %s)", command, command)
+		outside.Need(t, outside.Missing{What: command, Package: command})
 	}
 }
 
@@ -110,7 +109,7 @@ func (s *Server) start() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait() // it is killed, so this says how
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
@@ -160,7 +159,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil && s.cmd.Process != nil {
-		s.cmd.Process.Signal(sig)
+		_ = s.cmd.Process.Signal(sig) // an error means that it has ended
 	}
 }
 
@@ -181,7 +180,9 @@ func (s *Server) do(words ...string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
 	return exchange(c, words...)
 }
 

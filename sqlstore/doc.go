@@ -60,6 +60,15 @@
 // those of SQLite's trees: damage that hides a row makes its key a new one, and
 // only PRAGMA integrity_check may find it.
 //
+// # MySQL and MariaDB
+//
+// OpenMySQL keeps records in an InnoDB table; its keys are BINARY(32), its clock is
+// the server's, and only a primary is asked. A verb is a read without a lock and, where something
+// changes, one write that holds only if nobody wrote meanwhile. In transactional mode
+// (Do, Tx) a statement that fails refuses the commit, whatever the work makes of
+// the error: some errors of MySQL undo the statement, others the transaction,
+// and half of the work must not be committed. What follows speaks of SQLite.
+//
 // # Files
 //
 // Records are one table, whose name is an option, and SQLiteSchema prints it.

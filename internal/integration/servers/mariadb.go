@@ -38,7 +38,7 @@ func StartMariaDB(settings ...string) (*MariaDB, error) {
 	}
 	m := &MariaDB{dir: dir}
 	data := filepath.Join(dir, "data")
-	common := []string{"--no-defaults", "--datadir=" + data}
+	common := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + dir} // servers delete each other's temporary tables
 	if os.Geteuid() == 0 {
 		common = append(common, "--user=root")
 	}

@@ -268,6 +268,9 @@ func TestReplayWritesNothing(t *testing.T) {
 			}
 			m[name] = value
 		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 		return m
 	}
 	// Row locks of a transaction that never ends stop no reader.

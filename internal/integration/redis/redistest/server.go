@@ -109,7 +109,7 @@ func (s *Server) start() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait()
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
@@ -159,7 +159,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil && s.cmd.Process != nil {
-		s.cmd.Process.Signal(sig)
+		_ = s.cmd.Process.Signal(sig)
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Server) do(words ...string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	return exchange(c, words...)
 }
 

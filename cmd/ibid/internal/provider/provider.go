@@ -89,13 +89,9 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err = errors.Join(server.Shutdown(ending), engine.Drain(ending))
-<<<<<<< HEAD
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
-=======
-	_ = <-failed // http.ErrServerClosed, since it was shut down
->>>>>>> 6be6a589d87472e5b89b501a554a6bb92ed446e7
 	return err
 }
 

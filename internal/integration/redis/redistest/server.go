@@ -109,11 +109,7 @@ func (s *Server) start() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-<<<<<<< HEAD
 		_ = cmd.Wait() // it is killed, so this says how
-=======
-		_ = cmd.Wait()
->>>>>>> 6be6a589d87472e5b89b501a554a6bb92ed446e7
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
@@ -163,11 +159,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil && s.cmd.Process != nil {
-<<<<<<< HEAD
 		_ = s.cmd.Process.Signal(sig) // an error means that it has ended
-=======
-		_ = s.cmd.Process.Signal(sig)
->>>>>>> 6be6a589d87472e5b89b501a554a6bb92ed446e7
 	}
 }
 
@@ -188,13 +180,9 @@ func (s *Server) do(words ...string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-<<<<<<< HEAD
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return "", err
 	}
-=======
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
->>>>>>> 6be6a589d87472e5b89b501a554a6bb92ed446e7
 	return exchange(c, words...)
 }
 

@@ -19,15 +19,17 @@ type Options struct {
 	Secret []byte
 	// Seal encrypts results and labels at rest, bound to their key. The first
 	// key seals, all of them open: to rotate, put the new key first and keep
-	// the old one for a window. Nil does not seal.
+	// the old one for a window. Nil does not seal. Results that were recorded
+	// before anything was sealed still open.
 	Seal []SealKey
 	// Require is what acknowledged results must survive. An engine whose store
 	// cannot promise it does not start. Default: nothing.
 	Require Survival
 	// Codec encodes the values of Do and Func. Default JSON, by encoding/json.
 	Codec Codec
-	// MaxResult is the size, in bytes, above which a value is recorded as not
-	// kept. Default 1 MiB; negative is no limit.
+	// MaxResult is the size, in bytes, above which a value of the generic Do or
+	// of Func is recorded as not kept. Default 1 MiB; negative is no limit. The
+	// bytes of Engine.Do are bounded by the store alone.
 	MaxResult int
 	// MaxWaiters bounds the calls that wait for another attempt at one time;
 	// those above it are answered at once. Default 1,000; negative lets none wait.
@@ -35,7 +37,8 @@ type Options struct {
 	// MaxPending bounds the results that are still being recorded after their
 	// callers were told ErrNotRecorded. Default 1,000; negative lets none.
 	MaxPending int
-	// StoreTimeout bounds one call of the store. Default 5 s.
+	// StoreTimeout bounds one call of the store, save for List and Sweep, which
+	// may read many records and are bounded by their context. Default 5 s.
 	StoreTimeout time.Duration
 	// AnswerTimeout is how long a caller waits for its result to be recorded
 	// before it is told ErrNotRecorded. Default 10 s.

@@ -62,7 +62,7 @@ type Options struct {
 	// MaxResult is the size, in bytes, of the largest body that is kept. A
 	// larger one goes through a temporary file to the first caller; later ones
 	// are told TypeNotKept, with its status and Location. Default 1 MiB;
-	// negative is no limit. The engine's own limit for the whole record holds too.
+	// negative is no limit. What the store can never keep is not kept either.
 	MaxResult int64
 	// SpoolDir is where temporary files are made. Default os.TempDir().
 	SpoolDir string

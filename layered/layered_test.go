@@ -271,7 +271,7 @@ func TestCopiesEndWithTheWindow(t *testing.T) {
 						t.Errorf("a nanosecond before: %v for %v", r.State, r.Window)
 					}
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				for _, s := range p {
 					if r := begin(t, s, k); r.State == ibid.Completed {
 						t.Errorf("replayed %v after the window", time.Since(ends))
@@ -393,16 +393,19 @@ func TestAbilities(t *testing.T) {
 // copies, nor does the front's own use as a store.
 func TestNamesKeepStoresApart(t *testing.T) {
 	t.Parallel()
-	front := memstore.New(nil)
-	k := digest("k")
-	completed(t, front, k, "of the front itself", forADay)
-	for _, name := range []string{"", "orders", "payments"} {
-		s := layered.New(memstore.New(nil), &layered.Options{Front: front, Name: name, MaxRecords: -1})
-		completed(t, s, k, "of "+name, forADay)
-		for range 3 {
-			replays(t, name, s, k, "of "+name)
+	synctest.Test(t, func(t *testing.T) {
+		front := memstore.New(nil)
+		k := digest("k")
+		completed(t, front, k, "of the front itself", forADay)
+		for _, name := range []string{"", "orders", "payments"} {
+			s := layered.New(memstore.New(nil), &layered.Options{Front: front, Name: name, MaxRecords: -1})
+			completed(t, s, k, "of "+name, forADay)
+			later()
+			for range 3 {
+				replays(t, name, s, k, "of "+name)
+			}
 		}
-	}
+	})
 }
 
 // Many processes over a front that comes and goes: each key runs once, and

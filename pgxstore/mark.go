@@ -49,32 +49,63 @@ func (s *Store) markNew(ctx context.Context, tx pgx.Tx, marks []ibid.Mark, recor
 	if err != nil {
 		return nil, err
 	}
-	inserted := func(i int, tag pgconn.CommandTag) error {
-		if tag.RowsAffected() == 0 {
-			left = append(left, i)
-			return nil
+	for from := 0; from < len(marks); {
+		n := 1
+		for n < markAtOnce && from+2*n <= len(marks) {
+			n *= 2 // few different statements, so that they stay prepared
 		}
-		m := &marks[i]
+		some, err := s.insert(ctx, tx, marks[from:from+n], now, records[from:from+n])
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range some {
+			left = append(left, from+i)
+		}
+		from += n
+	}
+	return left, nil
+}
+
+// markAtOnce bounds the rows of one statement; a power of two.
+const markAtOnce = 64
+
+// insert inserts marks, and returns the indexes of those where a row stands, or
+// whose key is among them twice.
+func (s *Store) insert(ctx context.Context, tx pgx.Tx, marks []ibid.Mark, now int64, records []ibid.Record) (left []int, err error) {
+	var one string
+	var all []any
+	for _, m := range marks {
+		query, args := s.queries.Insert(m.Key, m.Claim, now, now, m.Result, m.Keep)
+		one, all = query, append(all, args...)
+	}
+	query, ok := s.onlyNew.Load(len(marks))
+	if !ok {
+		query, _ = s.onlyNew.LoadOrStore(len(marks), pgsql.OnlyNew(one, len(marks)))
+	}
+	rows, err := tx.Query(ctx, query.(string), all...)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[ibid.Digest]bool, len(keys))
+	for _, key := range keys {
+		fresh[ibid.Digest(key)] = true
+	}
+	for i, m := range marks {
+		if !fresh[m.Key] {
+			left = append(left, i)
+			continue
+		}
+		delete(fresh, m.Key) // the next one of the batch is a duplicate
 		records[i] = ibid.Record{
 			State: ibid.Completed, Token: m.Claim.Token, Fence: now, Attempt: 1, Fingerprint: m.Claim.Fingerprint,
 			Scope: m.Claim.Scope, Label: m.Claim.Label, Window: m.Keep.Retain, Result: m.Result,
 		}
-		return nil
 	}
-	const onlyNew = " ON CONFLICT (key) DO NOTHING"
-	var batch pgx.Batch
-	for i, m := range marks {
-		query, args := s.queries.Insert(m.Key, m.Claim, now, now, m.Result, m.Keep)
-		if len(marks) == 1 {
-			tag, err := tx.Exec(ctx, query+onlyNew, args...)
-			if err == nil {
-				err = inserted(i, tag)
-			}
-			return left, err
-		}
-		batch.Queue(query+onlyNew, args...).Exec(func(tag pgconn.CommandTag) error { return inserted(i, tag) })
-	}
-	return left, tx.SendBatch(ctx, &batch).Close()
+	return left, nil
 }
 
 // serverClock is the server's clock as it was read last, carried on by this

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,6 +43,7 @@ type Store struct {
 	batches  batches
 	listener listener
 	clock    serverClock
+	onlyNew  sync.Map // marks in one statement → its text
 }
 
 // New returns a store in the database of pool, which stays the caller's to

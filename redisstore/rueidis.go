@@ -85,7 +85,7 @@ func (c conn) Subscribe(ctx context.Context, channel string, ready func(), messa
 
 func (c conn) Primaries(ctx context.Context) ([]protocol.Node, error) {
 	if c.client.Mode() != rueidis.ClientModeCluster {
-		return []protocol.Node{node{c.client}}, nil
+		return []protocol.Node{node(c)}, nil
 	}
 	var nodes []protocol.Node
 	for _, client := range c.client.Nodes() {

@@ -214,6 +214,11 @@ func (c *keysForgetCommand) Run(ctx context.Context, std streams) error {
 		return changed(k.op.Key, err)
 	}
 	fmt.Fprintf(std.out, "key %s: forgotten, it was %s; the next request runs again, with derived keys of its own\n", k.op.Key, k.op.Record.State)
+	if store, ok := k.close.(ibid.Store); ok {
+		if l, ok := ibid.As[interface{ ForgottenWithin() time.Duration }](store); ok {
+			fmt.Fprintf(std.out, "processes that replayed it lately may do so for another %v\n", l.ForgottenWithin())
+		}
+	}
 	return nil
 }
 

@@ -44,8 +44,10 @@ func TestNeed(t *testing.T) { // not parallel: it sets the environment
 		noted   string
 	}{
 		{"a server that is there", nil, "all", "went on", ""},
-		{"a missing one is skipped on a developer's machine, and noted", missing, "", "skipped",
-			"TestWithServer: start: redis-server is missing: apt-get install redis-server\n"},
+		{
+			"a missing one is skipped on a developer's machine, and noted", missing, "", "skipped",
+			"TestWithServer: start: redis-server is missing: apt-get install redis-server\n",
+		},
 		{"a skip in CI would pass for a success", missing, "all", "failed", ""},
 		{"a server that does not start is no missing one", errors.New("exit status 1"), "", "failed", ""},
 	} {

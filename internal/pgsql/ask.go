@@ -95,11 +95,11 @@ func (q *Queries) List(ctx context.Context, db DB, filter ibid.Filter, after ibi
 				return errStandby
 			}
 			seen++
-			copy(after[:], r.key)
-			view, err := r.view(after, false)
+			key, view, err := r.view(false)
+			after = key // also of a damaged record, which is passed over
 			if err == nil && len(page) < limit && filter.Match(view) {
 				view.Result = nil
-				page = append(page, ibid.Entry{Key: after, Record: view})
+				page = append(page, ibid.Entry{Key: key, Record: view})
 			}
 			r = row{}
 			return nil

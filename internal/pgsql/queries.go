@@ -81,8 +81,7 @@ func schema(table string) string {
 // What the statements have in common.
 var (
 	macros = strings.NewReplacer(
-		"ANSWER_COLUMNS", "r.key, r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
-			"r.label, r.steps, r.lease_end, r.window_end, r.gone, r.result_sum, r.sum, r.result",
+		"ANSWER_COLUMNS", "CASE WHEN r.key IS NOT NULL THEN RECORD_OF(r) END, r.sum, r.result",
 		"CHECKED_COLUMNS", "key, version, state, token, fence, attempt, vanished, generation, fingerprint, scope, label, steps, "+
 			"lease_end, window_end, gone, result_sum",
 		"CHECKED_OF_R", "r.key, r.version, r.state, r.token, r.fence, r.attempt, r.vanished, r.generation, r.fingerprint, r.scope, "+
@@ -97,7 +96,8 @@ var (
 		// Exact: a moment in microseconds has fewer bits than a float8.
 		"NOW_MICROS", "(date_part('epoch', clock_timestamp()) * 1000000)::int8",
 	)
-	// sumOf is the checksum of a row; see (*row).sound.
+	// recordOf is the bytes of a row's record, and sumOf their checksum: see row.
+	recordOf = regexp.MustCompile(`RECORD_OF\((\w+)\)`)
 	sumOf    = regexp.MustCompile(`SUM_OF\((\w+)\)`)
 	sumOfRow = regexp.MustCompile(`SUM_OF_ROW\(([^()]*)\)`)
 )
@@ -109,8 +109,9 @@ func expand(name, table string) string {
 		panic(err) // embedded
 	}
 	s := macros.Replace(string(text))
-	s = sumOf.ReplaceAllString(s, "SUM_OF_ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
-		"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum)")
+	s = sumOf.ReplaceAllString(s, "substr(sha256(RECORD_OF($1)), 1, 8)")
+	s = recordOf.ReplaceAllString(s, "record_send(ROW($1.key, $1.version, $1.state, $1.token, $1.fence, $1.attempt, $1.vanished, $1.generation, "+
+		"$1.fingerprint, $1.scope, $1.label, $1.steps, $1.lease_end, $1.window_end, $1.gone, $1.result_sum))")
 	s = sumOfRow.ReplaceAllString(s, "substr(sha256(record_send(ROW($1))), 1, 8)")
 	_, base, qualified := strings.Cut(table, ".")
 	if !qualified {

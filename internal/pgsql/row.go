@@ -20,28 +20,65 @@ const (
 	stateDone = 2
 )
 
-// row is one answer: a row of the table, or NULLs where there is none.
+// row is one answer. Its record is the checked columns in the form in which the
+// server sends a record (record_send): the number of columns and, of each, its type
+// and its length before its bytes, all big-endian. The sum is the beginning of the
+// SHA-256 of that.
 type row struct {
-	key                           []byte
-	version, state                *int16
-	token                         []byte
-	fence                         *int64
-	attempt, vanished, generation *int32
-	fingerprint, scope            []byte
-	label, steps                  []byte
-	leaseEnd, windowEnd, gone     *int64
-	resultSum                     *int32
-	sum, result                   []byte
-	now                           int64 // when it was judged
+	record, sum, result []byte // record is nil where there is no row
+	now                 int64  // when it was judged, in microseconds
 }
 
 // dest returns where the columns go, with those of extra after them.
 func (r *row) dest(extra ...any) []any {
-	return append([]any{
-		&r.key, &r.version, &r.state, &r.token, &r.fence, &r.attempt, &r.vanished, &r.generation,
-		&r.fingerprint, &r.scope, &r.label, &r.steps, &r.leaseEnd, &r.windowEnd, &r.gone, &r.resultSum,
-		&r.sum, &r.result, &r.now,
-	}, extra...)
+	return append([]any{&r.record, &r.sum, &r.result, &r.now}, extra...)
+}
+
+// view returns the record as a caller sees it, and its key. ErrDamaged reports a
+// row that was not written so.
+func (r *row) view(withResult bool) (key ibid.Digest, v ibid.Record, err error) {
+	c := columns{rest: r.record, ok: true}
+	var rec record.Record
+	if n := c.take(4); n == nil || binary.BigEndian.Uint32(n) != 16 {
+		c.ok = false
+	}
+	c.copy(key[:])
+	if v := c.int2(); c.ok && v != layout {
+		return key, ibid.Record{}, fmt.Errorf("%w: record version %d, this program knows %d", ibid.ErrDamaged, v, layout)
+	}
+	if sum := sha256.Sum256(r.record); !bytes.Equal(r.sum, sum[:8]) {
+		return key, ibid.Record{}, fmt.Errorf("%w: checksum", ibid.ErrDamaged)
+	}
+	state := c.int2()
+	rec.Held, rec.Done = state == stateHeld, state == stateDone
+	c.copy(rec.Token[:])
+	rec.Fence = c.int8()
+	rec.Attempt, rec.Vanished, rec.Generation = c.int4(), c.int4(), c.int4()
+	if p := c.next(typeBytea); len(p) > 0 { // empty is none
+		c.ok = c.ok && copy(rec.Fingerprint[:], p) == len(p)
+	}
+	c.copy(rec.Scope[:])
+	rec.Label, rec.Steps = c.next(typeBytea), c.next(typeBytea)
+	rec.LeaseEnd, rec.WindowEnd, rec.Gone = nanos(c.int8(), r.now), nanos(c.int8(), r.now), nanos(c.int8(), r.now)
+	sum := c.next(typeInt4)
+	if !c.ok || len(c.rest) > 0 {
+		return key, ibid.Record{}, fmt.Errorf("%w: record does not parse", ibid.ErrDamaged)
+	}
+	rec.Result = r.result
+	v = rec.View(0)
+	if v.State == ibid.Completed && withResult {
+		if len(sum) != 4 || r.result == nil || int32(binary.BigEndian.Uint32(sum)) != resultSum(r.result) {
+			return key, ibid.Record{}, fmt.Errorf("%w: checksum of the result", ibid.ErrDamaged)
+		}
+	}
+	return key, v, nil
+}
+
+// columns takes columns off the front of a sent record; ok becomes false at the
+// first that is not as it should be.
+type columns struct {
+	rest []byte
+	ok   bool
 }
 
 // The types of columns, as the server numbers them.
@@ -52,84 +89,70 @@ const (
 	typeBytea = 17
 )
 
-// sound reports whether the columns are as they were written.
-func (r *row) sound() bool { return bytes.Equal(r.sum, r.checksum()) }
+func (c *columns) take(n int) []byte {
+	if n < 0 || n > len(c.rest) {
+		c.ok, c.rest = false, nil
+		return nil
+	}
+	p := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return p
+}
 
-// checksum returns what sum must be: the beginning of the SHA-256 of all
-// columns, in the form in which the server sends a record (record_send): the
-// number of columns and, of each, its type and its length before its bytes, all
-// big-endian.
-func (r *row) checksum() []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 320+len(r.label)+len(r.steps)), 16)
-	long := func(n *int64) {
-		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, typeInt8<<32|8), uint64(*n))
+// next returns the bytes of a column of that type; nil for NULL.
+func (c *columns) next(kind uint32) []byte {
+	head := c.take(8)
+	if head == nil || binary.BigEndian.Uint32(head) != kind {
+		c.ok = false
+		return nil
 	}
-	plain := func(n *int32) {
-		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, typeInt4<<32|4), uint32(*n))
+	if n := int32(binary.BigEndian.Uint32(head[4:])); n >= 0 {
+		return c.take(int(n))
 	}
-	short := func(n *int16) {
-		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(b, typeInt2<<32|2), uint16(*n))
+	return nil
+}
+
+func (c *columns) number(kind uint32, size int) (n int64) {
+	p := c.next(kind)
+	c.ok = c.ok && len(p) == size
+	for _, b := range p {
+		n = n<<8 | int64(b)
 	}
-	null := func(t uint64) { b = binary.BigEndian.AppendUint64(b, t<<32|0xffffffff) }
-	text := func(p []byte) {
-		if p == nil {
-			null(typeBytea)
-			return
+	return n
+}
+
+func (c *columns) int2() int   { return int(int16(c.number(typeInt2, 2))) }
+func (c *columns) int4() int   { return int(int32(c.number(typeInt4, 4))) }
+func (c *columns) int8() int64 { return c.number(typeInt8, 8) }
+
+// copy fills p, which the column must fit.
+func (c *columns) copy(p []byte) {
+	got := c.next(typeBytea)
+	c.ok = c.ok && len(got) == len(p)
+	copy(p, got)
+}
+
+// sumOfColumns returns the checksum of a record whose columns are these.
+func sumOfColumns(columns ...any) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(columns)))
+	for _, v := range columns {
+		switch v := v.(type) {
+		case int16:
+			b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(b, typeInt2<<32|2), uint16(v))
+		case int32:
+			b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, typeInt4<<32|4), uint32(v))
+		case int64:
+			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, typeInt8<<32|8), uint64(v))
+		case []byte:
+			size := uint64(len(v))
+			if v == nil {
+				size = 1<<32 - 1
+			}
+			b = append(binary.BigEndian.AppendUint64(b, typeBytea<<32|size), v...)
 		}
-		b = append(binary.BigEndian.AppendUint64(b, typeBytea<<32|uint64(len(p))), p...)
-	}
-	text(r.key)
-	short(r.version)
-	short(r.state)
-	text(r.token)
-	long(r.fence)
-	plain(r.attempt)
-	plain(r.vanished)
-	plain(r.generation)
-	text(r.fingerprint)
-	text(r.scope)
-	text(r.label)
-	text(r.steps)
-	long(r.leaseEnd)
-	long(r.windowEnd)
-	long(r.gone)
-	if r.resultSum == nil {
-		null(typeInt4)
-	} else {
-		plain(r.resultSum)
 	}
 	sum := sha256.Sum256(b)
 	return sum[:8]
-}
-
-// view returns the record at key as a caller sees it. ErrDamaged reports a row
-// that was not written so, or not under key.
-func (r *row) view(key ibid.Digest, withResult bool) (ibid.Record, error) {
-	switch {
-	case r.version == nil || r.state == nil || r.fence == nil || r.attempt == nil || r.vanished == nil ||
-		r.generation == nil || r.leaseEnd == nil || r.windowEnd == nil || r.gone == nil:
-		return ibid.Record{}, fmt.Errorf("%w: row without its columns", ibid.ErrDamaged)
-	case *r.version != layout:
-		return ibid.Record{}, fmt.Errorf("%w: record version %d, this program knows %d", ibid.ErrDamaged, *r.version, layout)
-	case !bytes.Equal(r.key, key[:]) || !r.sound():
-		return ibid.Record{}, fmt.Errorf("%w: checksum", ibid.ErrDamaged)
-	}
-	rec := record.Record{
-		Held: *r.state == stateHeld, Done: *r.state == stateDone,
-		Fence: *r.fence, Attempt: int(*r.attempt), Vanished: int(*r.vanished), Generation: int(*r.generation),
-		Label: r.label, Steps: r.steps, Result: r.result,
-		LeaseEnd: nanos(*r.leaseEnd, r.now), WindowEnd: nanos(*r.windowEnd, r.now), Gone: nanos(*r.gone, r.now),
-	}
-	copy(rec.Token[:], r.token)
-	copy(rec.Fingerprint[:], r.fingerprint)
-	copy(rec.Scope[:], r.scope)
-	v := rec.View(0)
-	if v.State == ibid.Completed && withResult {
-		if r.resultSum == nil || r.result == nil || *r.resultSum != resultSum(r.result) {
-			return ibid.Record{}, fmt.Errorf("%w: checksum of the result", ibid.ErrDamaged)
-		}
-	}
-	return v, nil
 }
 
 // nanos returns how long after now a moment in microseconds is, bounded to what

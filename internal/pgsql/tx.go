@@ -56,15 +56,15 @@ func (q *Queries) LookTx(key ibid.Digest, answer *Under) *Call {
 	var standby, locked bool
 	return &Call{
 		SQL: q.lookLock, Args: []any{key[:], q.LockKey(key)}, Dest: r.dest(&standby, &locked),
-		done: func(bool) (err error) {
-			*answer = Under{Locked: locked, Stands: r.key != nil, Now: r.now}
+		done: func(bool) error {
+			*answer = Under{Locked: locked, Stands: r.record != nil, Now: r.now}
 			switch {
 			case standby:
 				return errStandby
-			case r.key != nil:
-				answer.Record, err = r.view(key, true)
+			case r.record != nil:
+				return r.at(key, &answer.Record)
 			}
-			return err
+			return nil
 		},
 	}
 }
@@ -75,23 +75,16 @@ func (q *Queries) Insert(key ibid.Digest, c ibid.Claim, fence, now int64, result
 	if result == nil {
 		result = []byte{}
 	}
-	var (
-		version, state                = int16(layout), int16(stateDone)
-		attempt, vanished, generation = int32(1), int32(0), int32(0)
-		resultSum                     = resultSum(result)
-		leaseEnd                      int64
-	)
 	windowEnd := now + micros(keep.Retain)
 	gone := windowEnd + micros(keep.Remember)
-	r := row{
-		key: key[:], version: &version, state: &state, token: c.Token[:], fence: &fence,
-		attempt: &attempt, vanished: &vanished, generation: &generation,
-		fingerprint: digest(c.Fingerprint), scope: c.Scope[:], label: bytesOrNil(c.Label),
-		leaseEnd: &leaseEnd, windowEnd: &windowEnd, gone: &gone, resultSum: &resultSum,
-	}
+	print, label, sum := digest(c.Fingerprint), bytesOrNil(c.Label), resultSum(result)
+	checksum := sumOfColumns(
+		key[:], int16(layout), int16(stateDone), c.Token[:], fence, int32(1), int32(0), int32(0),
+		print, c.Scope[:], label, []byte(nil), int64(0), windowEnd, gone, sum,
+	)
 	return q.insert, []any{
-		r.key, version, state, r.token, fence, attempt, vanished, generation, r.fingerprint, r.scope, r.label,
-		windowEnd, gone, resultSum, result, r.checksum(),
+		key[:], int16(layout), int16(stateDone), c.Token[:], fence, int32(1), int32(0), int32(0),
+		print, c.Scope[:], label, windowEnd, gone, sum, result, checksum,
 	}
 }
 

@@ -38,11 +38,18 @@ func (q *Queries) Begin(key ibid.Digest, c ibid.Claim, answer *ibid.Record) *Cal
 			micros(c.Lease), micros(c.Window), limit(c.MaxTakeovers), limit(c.MaxAttempts),
 		},
 		Dest: r.dest(),
-		done: func(bool) (err error) {
-			*answer, err = r.view(key, true)
-			return err
-		},
+		done: func(bool) error { return r.at(key, answer) },
 	}
+}
+
+// at sets answer to the record, which must be that of key.
+func (r *row) at(key ibid.Digest, answer *ibid.Record) error {
+	found, v, err := r.view(true)
+	if err == nil && found != key {
+		err = fmt.Errorf("%w: the record of another key", ibid.ErrDamaged)
+	}
+	*answer = v
+	return err
 }
 
 // Look is ibid.Store's; answer is set when Done returns no error.
@@ -51,16 +58,15 @@ func (q *Queries) Look(key ibid.Digest, answer *ibid.Record) *Call {
 	var standby bool
 	return &Call{
 		SQL: q.look, Args: []any{key[:]}, Dest: r.dest(&standby),
-		done: func(bool) (err error) {
+		done: func(bool) error {
 			switch {
 			case standby:
 				return errStandby
-			case r.key == nil:
+			case r.record == nil:
 				*answer = ibid.Record{}
 				return nil
 			}
-			*answer, err = r.view(key, true)
-			return err
+			return r.at(key, answer)
 		},
 	}
 }

@@ -83,7 +83,7 @@ func (c conn) Primaries(ctx context.Context) ([]protocol.Node, error) {
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
 	})
 	if !ok {
-		return []protocol.Node{node{c.client}}, nil
+		return []protocol.Node{node(c)}, nil
 	}
 	var mu sync.Mutex
 	var nodes []protocol.Node

@@ -117,6 +117,7 @@ func benchInbox(b *testing.B, consumers int) {
 		plain = append(plain, rates[0])
 		ratios[1] = append(ratios[1], rates[1]/rates[0])
 		ratios[2] = append(ratios[2], rates[2]/rates[0])
+		ratios[3] = append(ratios[3], rates[4]/rates[0])
 		ratios[4] = append(ratios[4], rates[4]/rates[3])
 	}
 	median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
@@ -124,6 +125,7 @@ func benchInbox(b *testing.B, consumers int) {
 	b.ReportMetric(median(plain), "plain/s")
 	b.ReportMetric(median(ratios[1]), "mark/plain")
 	b.ReportMetric(median(ratios[2]), "tx/plain")
+	b.ReportMetric(median(ratios[3]), "batch/plain")
 	b.ReportMetric(median(ratios[4]), "batch/plain-batch")
 }
 

@@ -15,12 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ibid-go/ibid"
 	"github.com/ibid-go/ibid/inbox"
 	ibidnats "github.com/ibid-go/ibid/inbox/nats"
+	"github.com/ibid-go/ibid/pgxstore"
 	"github.com/ibid-go/ibid/sqlstore"
 )
 
@@ -34,6 +37,7 @@ var points = []string{"before_begin", "after_begin", "mid_handler", "after_effec
 // modes are how it processes.
 const (
 	modeTx     = "transactional inbox"
+	modePgx    = "transactional inbox on PostgreSQL"
 	modeRefuse = "lease, Refuse"
 	modeRetry  = "lease, Retry"
 	modeBefore = "control: mark before the work"
@@ -43,6 +47,7 @@ const (
 // crash is what a consumer process is told.
 type crash struct {
 	Mode, Point, Dir, URL, Queue string
+	Postgres                     string // URL of the server, for modePgx
 	Signal                       syscall.Signal
 	Deaf                         bool // the work does not look at its context
 }
@@ -111,10 +116,34 @@ func openFile(ctx context.Context, dir string) (*sql.DB, *sqlstore.SQLite, error
 	return db, store, err
 }
 
+// openPgx opens the table of the run, and the ledger beside it.
+func (c *crash) openPgx(ctx context.Context) (*pgxpool.Pool, *pgxstore.Store, error) {
+	pool, err := pgxpool.New(ctx, c.Postgres)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := pgxstore.New(ctx, pool, &pgxstore.Options{Table: c.table()})
+	if err == nil {
+		_, err = pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+c.table()+"_ledger (id text, key text)")
+	}
+	return pool, store, err
+}
+
+func (c *crash) table() string { return strings.ToLower(c.Queue) }
+
 func (c *crash) consume(ctx context.Context) error {
-	db, store, err := openFile(ctx, c.Dir)
+	db, file, err := openFile(ctx, c.Dir)
 	if err != nil {
 		return err
+	}
+	var store interface {
+		ibid.Store
+		ibid.TxStore
+	} = file
+	if c.Mode == modePgx {
+		if _, store, err = c.openPgx(ctx); err != nil {
+			return err
+		}
 	}
 	engine, err := ibid.New(ctx, store, nil)
 	if err != nil {
@@ -123,13 +152,16 @@ func (c *crash) consume(ctx context.Context) error {
 	opts := inbox.Options{
 		AckTimeout: crashLease, Policy: ibid.Policy{Lease: crashLease, Wait: -1, RetryAfter: 50 * time.Millisecond, MaxAttempts: -1},
 		RetryMin: 20 * time.Millisecond, RetryMax: 100 * time.Millisecond,
-		DeadLetter: func(_ context.Context, m inbox.Message, err error) error { c.log("dead", m.ID+" "+err.Error()); return nil },
+		DeadLetter: func(_ context.Context, m inbox.Message, err error) error {
+			c.log("dead", m.ID+" "+err.Error())
+			return nil
+		},
 	}
 	takeover := ibid.Retry
 	switch c.Mode {
 	case modeRefuse:
 		takeover = ibid.Refuse
-	case modeTx:
+	case modeTx, modePgx:
 		opts.Tx = store
 	}
 	consumer, err := inbox.New(engine, "c", takeover, &opts)
@@ -186,6 +218,10 @@ func (c *crash) work(ctx context.Context, id string) error {
 	key := ibid.DerivedKey(ctx, "effect")
 	if tx, ok := sqlstore.Tx(ctx); ok {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?, ?)", id, key); err != nil {
+			return err
+		}
+	} else if tx, ok := pgxstore.Tx(ctx); ok {
+		if _, err := tx.Exec(ctx, "INSERT INTO "+c.table()+"_ledger VALUES ($1, $2)", id, key); err != nil {
 			return err
 		}
 	} else {
@@ -261,6 +297,14 @@ func newRun(t *testing.T, url string, c crash) *run {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	r.Dir, r.URL, r.Queue = dir, url, "R"+strings.ReplaceAll(filepath.Base(dir), "-", "")
+	if c.Mode == modePgx {
+		pool, store, err := r.openPgx(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
+		pool.Close()
+	}
 	db, store, err := openFile(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -348,6 +392,22 @@ func (r *run) effects(id string) (keys []string) {
 	}
 	defer db.Close()
 	defer store.Close()
+	if r.Mode == modePgx {
+		pool, store, err := r.openPgx(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer pool.Close()
+		defer store.Close()
+		rows, err := pool.Query(r.t.Context(), "SELECT key FROM "+r.table()+"_ledger WHERE id = $1", id)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if keys, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			r.t.Fatal(err)
+		}
+		return keys
+	}
 	rows, err := db.Query("SELECT key FROM ledger WHERE id = ?", id)
 	if err != nil {
 		r.t.Fatal(err)
@@ -384,6 +444,7 @@ func TestKilledConsumers(t *testing.T) {
 		want map[string][2]int // point → how many effects the message may have had
 	}{
 		{modeTx, between(1, 1)},
+		{modePgx, between(1, 1)},
 		{modeRefuse, with(between(1, 1), 0, 0, "after_begin", "mid_handler")},
 		{modeRetry, with(between(1, 1), 2, 2, "after_effect")},
 		{modeBefore, with(between(1, 1), 0, 0, "after_begin", "mid_handler")}, // loses
@@ -392,7 +453,11 @@ func TestKilledConsumers(t *testing.T) {
 		for _, point := range points {
 			t.Run(row.mode+"/"+point, func(t *testing.T) {
 				t.Parallel()
-				r := newRun(t, url, crash{Mode: row.mode, Point: point, Signal: syscall.SIGKILL})
+				c := crash{Mode: row.mode, Point: point, Signal: syscall.SIGKILL}
+				if row.mode == modePgx {
+					c.Postgres = postgresURL(t)
+				}
+				r := newRun(t, url, c)
 				first := r.start()
 				err := first.Wait()
 				if status, ok := first.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {

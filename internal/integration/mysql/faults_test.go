@@ -183,8 +183,10 @@ func TestReplicaIsRefused(t *testing.T) {
 	_, look := s.Look(t.Context(), k)
 	_, list := s.List(t.Context(), ibid.Filter{}, ibid.Digest{}, 10)
 	_, again := sqlstore.OpenMySQL(t.Context(), db, &sqlstore.MySQLOptions{Table: table})
-	for what, err := range map[string]error{"Begin of a recorded key": begin, "Look": look, "List": list, "Open": again,
-		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour)} {
+	for what, err := range map[string]error{
+		"Begin of a recorded key": begin, "Look": look, "List": list, "Open": again,
+		"Complete": s.Complete(t.Context(), newKey(), c.Token, nil, keepHour),
+	} {
 		if err == nil || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -265,6 +267,9 @@ func TestReplayWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			m[name] = value
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
 		}
 		return m
 	}

@@ -53,7 +53,7 @@ func TestRates(t *testing.T) {
 			k, c := newKey(), claim()
 			r, err := s.Begin(ctx, k, c)
 			if err != nil || !r.OwnedBy(c.Token) {
-				return fmt.Errorf("begin: %v %v", r.State, err)
+				return fmt.Errorf("begin: %v %w", r.State, err)
 			}
 			return s.Complete(ctx, k, c.Token, result, keep)
 		}

@@ -42,9 +42,16 @@ func StartMariaDB(settings ...string) (*MariaDB, error) {
 	if os.Geteuid() == 0 {
 		common = append(common, "--user=root")
 	}
-	if err := run(nil, dir, install, append(common, "--auth-root-authentication-method=normal", "--skip-test-db")...); err != nil {
-		m.Stop()
-		return nil, err
+	for try := 1; ; try++ { // its bootstrap gives up on a machine that is too busy
+		err := run(nil, dir, install, append(common, "--auth-root-authentication-method=normal", "--skip-test-db")...)
+		if err == nil {
+			break
+		}
+		if try == 3 {
+			m.Stop()
+			return nil, err
+		}
+		_ = os.RemoveAll(data)
 	}
 	if m.Port, err = freePort(); err != nil {
 		m.Stop()

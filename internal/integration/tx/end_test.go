@@ -24,16 +24,26 @@ func TestHowTransactionsEnd(t *testing.T) {
 		runs      int64 // after two calls
 	}{
 		{"success", "the order would be lost", nil, nil, 1, 1},
-		{"a final error", "a refused order would be written, or asked for again",
-			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1},
-		{"undone writes", "a kept 4xx would leave half an order behind",
-			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1},
-		{"another error", "a failed attempt would block its own retry",
-			func(context.Context) error { return errDeclined }, errDeclined, 0, 2},
-		{"a panic", "an attempt that vanished would leave half an order behind",
-			func(context.Context) error { panic("boom") }, errPanicked, 0, 2},
-		{"Goexit", "the connection would never come back",
-			func(context.Context) error { runtime.Goexit(); return nil }, errPanicked, 0, 2},
+		{
+			"a final error", "a refused order would be written, or asked for again",
+			func(context.Context) error { return ibid.Final(errDeclined) }, errDeclined, 0, 1,
+		},
+		{
+			"undone writes", "a kept 4xx would leave half an order behind",
+			func(ctx context.Context) error { ibid.UndoWrites(ctx); return nil }, nil, 0, 1,
+		},
+		{
+			"another error", "a failed attempt would block its own retry",
+			func(context.Context) error { return errDeclined }, errDeclined, 0, 2,
+		},
+		{
+			"a panic", "an attempt that vanished would leave half an order behind",
+			func(context.Context) error { panic("boom") }, errPanicked, 0, 2,
+		},
+		{
+			"Goexit", "the connection would never come back",
+			func(context.Context) error { runtime.Goexit(); return nil }, errPanicked, 0, 2,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,11 +12,12 @@ DECLARE
 	now int8;
 	was bytea;
 	flagged bool;
+	tries int4 := 0;
 BEGIN
 	IF pg_is_in_recovery() THEN
 		RAISE EXCEPTION 'ibid: the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
 	END IF;
-	FOR try IN 1..20 LOOP
+	LOOP
 		SELECT * INTO r FROM TABLE_NAME t WHERE t.key = a_key;
 		now := NOW_MICROS;
 		IF NOT FOUND THEN
@@ -90,6 +91,9 @@ BEGIN
 			END IF;
 			RETURN 'done';
 		END IF;
+		tries := tries + 1;
+		IF tries = 20 THEN
+			RAISE EXCEPTION 'ibid: the record changes faster than it can be read' USING ERRCODE = 'serialization_failure';
+		END IF;
 	END LOOP;
-	RAISE EXCEPTION 'ibid: the record changes faster than it can be read' USING ERRCODE = 'serialization_failure';
 END $$;

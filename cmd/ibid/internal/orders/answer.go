@@ -1,9 +1,12 @@
 package orders
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/ibid-go/ibid"
 )
 
 // answer is a whole answer, before it is written.
@@ -46,11 +49,17 @@ func refuse(status int, detail string) answer {
 
 // failure is the answer to what may yet be finished: 5xx frees the key, and what
 // the steps have kept stays.
-func failure(err error) answer {
-	if errors.Is(err, errProvider) {
-		a := refuse(http.StatusServiceUnavailable, "the payment provider does not answer: the order is finished by a retry, or when the provider is back")
-		a.header.Set("Retry-After", "1")
-		return a
+func failure(ctx context.Context, err error) answer {
+	detail := ""
+	switch {
+	case errors.Is(err, errProvider):
+		detail = "the payment provider does not answer: the order is finished by a retry, or when the provider is back"
+	case errors.Is(err, ibid.ErrClaimLost), errors.Is(context.Cause(ctx), ibid.ErrClaimLost):
+		detail = "another attempt has taken the order over: a retry gets its answer"
+	default:
+		return refuse(http.StatusInternalServerError, err.Error())
 	}
-	return refuse(http.StatusInternalServerError, err.Error())
+	a := refuse(http.StatusServiceUnavailable, detail)
+	a.header.Set("Retry-After", "1")
+	return a
 }

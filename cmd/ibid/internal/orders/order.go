@@ -65,7 +65,7 @@ func (s *Shop) postOrder(w http.ResponseWriter, r *http.Request) {
 		return s.place(ctx, op, o, r.Header.Get(UserHeader), f)
 	})
 	if err != nil {
-		a = failure(err)
+		a = failure(r.Context(), err)
 	}
 	a.write(w)
 }

@@ -89,7 +89,9 @@ func Run(ctx context.Context, opts Options, out io.Writer) (err error) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err = errors.Join(server.Shutdown(ending), engine.Drain(ending))
-	<-failed // http.ErrServerClosed, since it was shut down
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 

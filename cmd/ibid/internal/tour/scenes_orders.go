@@ -19,7 +19,7 @@ var stopPoints = []string{"reserve", "charging", "charge", "order", "receipt", "
 
 func orderStock(ctx context.Context, s *stage) error {
 	const item, orders, stock = "cups", 60, 20
-	_, provider, shop, err := s.shop(ctx, item, stock)
+	_, provider, shop, err := s.shop(ctx, item, stock, 0)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *stage) killAtEveryPoint(ctx context.Context, shop *server, item string)
 
 func orderCrash(ctx context.Context, s *stage) error {
 	const item = "plates"
-	p, provider, shop, err := s.shop(ctx, item, 10)
+	p, provider, shop, err := s.shop(ctx, item, 10, crashLease/2)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func orderCrash(ctx context.Context, s *stage) error {
 
 func orderRecover(ctx context.Context, s *stage) error {
 	const item = "bowls"
-	p, provider, shop, err := s.shop(ctx, item, 10)
+	p, provider, shop, err := s.shop(ctx, item, 10, crashLease/2)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (s *stage) restart(ctx context.Context, dead *server, name string) (*server
 
 func orderProvider(ctx context.Context, s *stage) error {
 	const item = "forks"
-	_, provider, shop, err := s.shop(ctx, item, 10)
+	_, provider, shop, err := s.shop(ctx, item, 10, 0)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (s *stage) failsOpen(ctx context.Context, server string, known request) err
 	if err != nil {
 		return err
 	}
-	storm := s.payment("out-storm", "o-out-storm")
+	storm := s.payment("out-storm", "o-out-storm").with("Demo-Delay", "300ms") // between the row and the charge
 	seen := tally{}
 	s.load(ctx, 20, 20, func(int) answer { return s.client.send(ctx, server, storm) }, func(_ int, a answer) { seen.add(a) })
 	s.step("20 × "+storm.String()+", at once", seen.String())

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // What the scenes about orders share: a provider, a shop, and questions to both.
@@ -32,12 +33,13 @@ func (s *stage) startProvider(ctx context.Context, name, addr string) (*server, 
 	return server, nil
 }
 
-// shop starts a provider and a shop, and puts n of item, called as the scene, into its stock.
-func (s *stage) shop(ctx context.Context, name string, n int) (p profile, provider, shop *server, err error) {
+// shop starts a provider and a shop whose claims hold for lease, and puts n pieces of the
+// item of that name into its stock.
+func (s *stage) shop(ctx context.Context, name string, n int, lease time.Duration) (p profile, provider, shop *server, err error) {
 	if provider, err = s.startProvider(ctx, name, "127.0.0.1:0"); err != nil {
 		return p, nil, nil, err
 	}
-	p = profile{shop: name, provider: provider.url, lease: crashLease / 2}
+	p = profile{shop: name, provider: provider.url, lease: lease}
 	if shop, err = s.start(ctx, p); err != nil {
 		return p, nil, nil, err
 	}

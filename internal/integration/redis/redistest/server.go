@@ -109,7 +109,7 @@ func (s *Server) start() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait() // it is killed, so this says how
 		close(ended)
 	}()
 	s.cmd, s.ended = cmd, ended
@@ -159,7 +159,7 @@ func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil && s.cmd.Process != nil {
-		s.cmd.Process.Signal(sig)
+		_ = s.cmd.Process.Signal(sig) // an error means that it has ended
 	}
 }
 
@@ -180,7 +180,9 @@ func (s *Server) do(words ...string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
 	return exchange(c, words...)
 }
 

@@ -25,7 +25,7 @@ var rooms = []room{
 		{"first run, 64 callers, synchronous FULL", "the same with one commit per call", 5, 0, sqliteGroup, metric("BenchmarkSQLiteGroupCommit", "ratio", "ratio-min", "ratio-max")},
 		{"first run, 64 callers, synchronous FULL", "a raw log of as many bytes, grouped fdatasync", 0.25, 0, sqliteLimit, metric("BenchmarkSQLiteLimit/log/callers=64", "ratio", "lowest", "highest")},
 		{"first run, 1 caller, synchronous FULL", "the same without grouping (MaxBatch 1)", 0.95, 0, sqliteLimit, metric("BenchmarkSQLiteLimit/single/callers=1", "ratio", "lowest", "highest")},
-		{"microseconds of one fdatasync beside it (under 100 the row above says little)", "–", 0, 0, sqliteGroup, metric("BenchmarkSQLiteGroupCommit", "us/fdatasync", "", "")},
+		{"microseconds of one fdatasync beside the first row (under 100 that row says little)", "–", 0, 0, sqliteGroup, metric("BenchmarkSQLiteGroupCommit", "us/fdatasync", "", "")},
 		{"microseconds of a replay, 64 callers", "–", 0, 0, sqliteReplay, metric("BenchmarkSQLiteReplay", "µs/op", "", "")},
 	}},
 	{"transactions", transactionRows()},

@@ -20,7 +20,7 @@ ROOM        ?=
 STORES      ?= memory redis postgres mariadb sqlite transactions
 FUZZTIME    ?= 10s
 TESTFLAGS   ?=
-TESTTIMEOUT ?= 8m
+TESTTIMEOUT ?= 12m
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-short bench bench-stores bench-table bench-compare fuzz lint fmt tidy verify mutants servers

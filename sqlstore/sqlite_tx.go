@@ -19,13 +19,18 @@ import (
 //	err = store.CompleteTx(ctx, tx, c)
 //	err = tx.Commit()
 //
-// After any error tx must be rolled back; ErrClaimLost reports that the claim no longer
-// stands. From CompleteTx until its end tx blocks every writer of the file,
+// After any error tx must be rolled back; ErrClaimLost reports that the claim no
+// longer stands, or was completed already: a transaction that is run again
+// after the reply to its COMMIT was lost must not write its effect twice. From CompleteTx until its end tx blocks every writer of the file,
 // other claims included: call it last. A transaction that has read before must have begun
 // as IMMEDIATE, or a writer that came between is in its way.
 func (s *SQLite) CompleteTx(ctx context.Context, tx *sql.Tx, c ibid.Completion) error {
 	return s.changeTx(ctx, tx, c.Key, func(r *record.Record, now int64) (bool, error) {
-		return r.Complete(c.Token, c.Result, c.Keep, now)
+		changed, err := r.Complete(c.Token, c.Result, c.Keep, now)
+		if err == nil && !changed { // an earlier transaction of this attempt was committed after all
+			err = ibid.ErrClaimLost
+		}
+		return changed, err
 	})
 }
 

@@ -101,10 +101,8 @@ func TestCompleteTxRecordsWithoutTheEngine(t *testing.T) {
 	}
 	defer tx.Rollback()
 	done := ibid.Completion{Key: k, Token: c.Token, Result: []byte("paid"), Keep: ibid.Keep{Retain: long}}
-	for range 2 { // again changes nothing
-		if err := l.CompleteTx(t.Context(), tx, done); err != nil {
-			t.Fatal(err)
-		}
+	if err := l.CompleteTx(t.Context(), tx, done); err != nil {
+		t.Fatal(err)
 	}
 	l.state(k, ibid.InProgress) // not committed yet
 	if err := tx.Commit(); err != nil {
@@ -112,6 +110,17 @@ func TestCompleteTxRecordsWithoutTheEngine(t *testing.T) {
 	}
 	if r := l.state(k, ibid.Completed); string(r.Result) != "paid" {
 		t.Errorf("result %q", r.Result)
+	}
+
+	// The reply to COMMIT was lost, and the work runs its transaction again: the
+	// effect must not be written twice.
+	again, err := l.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Rollback()
+	if err := l.CompleteTx(t.Context(), again, done); !errors.Is(err, ibid.ErrClaimLost) {
+		t.Errorf("a second transaction of the same attempt: %v, want ErrClaimLost", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -29,6 +30,9 @@ const (
 	envPoint = "IBID_TX_POINT"
 	envWork  = "IBID_TX_WORK"
 )
+
+// killRounds is how often each of the eight points is struck, on each database.
+var killRounds = flag.Int("rounds", 14, "kills at each named point: 14 are 112 kills per database; 400 are a long run")
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envID) != "" {
@@ -287,7 +291,7 @@ func (b *bench) retry(id string) string {
 // the dead process, if it got so far, is everybody's.
 func TestKilledAtEachPoint(t *testing.T) {
 	t.Parallel()
-	rounds := 14 // of eight points: 112 kills
+	rounds := *killRounds
 	if testing.Short() {
 		rounds = 3
 	}

@@ -86,6 +86,9 @@ func (b *rabbitBroker) Consume(ctx context.Context, c *inbox.Consumer, work func
 			}
 		}
 	}()
+	// Closed when ctx ends, while work may still run, and in any case before this
+	// returns: a consumer that is left behind takes messages and settles none.
+	defer ch.Close()
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
 	ibidamqp.Consume(ctx, out, c, func(ctx context.Context, d *amqp.Delivery) error { return work(ctx, string(d.Body)) }, nil)
 	return nil

@@ -65,10 +65,12 @@
 // # Choosing a store
 //
 // Package memstore keeps records for the life of one process. Package sqlstore
-// keeps them in SQLite, on one host, and loses nothing that was acknowledged. What
-// a store survives is in its [Description]; [Options].Require refuses one that
-// survives too little. A store of your own implements [Store], and package
-// storetest tells what breaks and why.
+// keeps them in SQLite, on one host, or in PostgreSQL, MySQL and MariaDB;
+// pgxstore and redisstore, modules of their own, are faster where pgx or Redis
+// is at hand; layered replays copies in front of any of them. What a store
+// survives depends on its server's settings and is in its [Description];
+// [Options].Require refuses one that survives too little. A store of your own
+// implements [Store], and package storetest tells what breaks and why.
 //
 // # Errors
 //
